@@ -1,0 +1,3 @@
+//! The `stockade` command.
+
+fn main() {}
