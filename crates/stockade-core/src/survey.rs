@@ -1,0 +1,153 @@
+//! What was measured on this host, as plain data. The fence crate measures; `plan()` decides.
+
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A step that the kernel (or a helper program) refused.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Refused {
+    /// The step, named by its system call and argument: `unshare(NEWUSER)`, `mount(proc)`.
+    pub step: String,
+    /// The error number, 0 where none applies.
+    pub errno: i32,
+    /// The symbolic name of the error number: `EPERM`; empty where none applies.
+    pub errno_name: String,
+}
+
+/// A way to build the fence. Tried in this order; the first that stands and carries the order is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Rung {
+    /// Namespaces, seccomp and Landlock.
+    Nsl,
+    /// Namespaces and seccomp.
+    Ns,
+}
+
+impl Rung {
+    /// Every rung, best first.
+    pub const ALL: [Self; 2] = [Self::Nsl, Self::Ns];
+
+    /// The id used in flags, receipts and documentation.
+    pub const fn id(self) -> &'static str {
+        match self {
+            Self::Nsl => "nsl",
+            Self::Ns => "ns",
+        }
+    }
+}
+
+/// One rung, tried once.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RungTrial {
+    /// The rung.
+    pub rung: Rung,
+    /// The step that was refused; `None`: the rung stands.
+    pub refused: Option<Refused>,
+    /// How long the trial took, in microseconds.
+    pub elapsed_us: u64,
+}
+
+/// Landlock as measured by installing a ruleset in a child and seeing it bite.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LandlockFacts {
+    /// The ABI the kernel answers; `None` where the call was refused.
+    pub abi: Option<i32>,
+    /// Why it cannot be used; `None`: it enforces.
+    pub refused: Option<Refused>,
+    /// Landlock domains this process is already in (16 minus the layers that could still be stacked).
+    pub layers_in_use: u8,
+}
+
+/// bubblewrap as found on PATH. Never used by the rungs of this version; providers may need it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct BubblewrapFacts {
+    /// The first `bwrap` on PATH.
+    pub path: Option<PathBuf>,
+    /// Whether that file is setuid.
+    pub setuid: bool,
+}
+
+/// Signs of somebody else's fence around this process.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct OuterFence {
+    /// Seccomp filters already installed on this process (0 where the kernel does not say).
+    pub seccomp_filters: u32,
+    /// Harmless bad-argument calls that did not give the kernel's own answer, so something intercepts them.
+    pub intercepted_calls: Vec<String>,
+    /// Landlock domains already in force.
+    pub landlock_layers: u8,
+    /// Whether `no_new_privs` is already set.
+    pub no_new_privs: bool,
+}
+
+impl OuterFence {
+    /// Whether a foreign seccomp filter or Landlock domain is in force.
+    pub fn is_present(&self) -> bool {
+        !self.intercepted_calls.is_empty() || self.landlock_layers > 0
+    }
+}
+
+/// Who this process is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CallerFacts {
+    /// Effective user id.
+    pub uid: u32,
+    /// Effective group id.
+    pub gid: u32,
+    /// Supplementary groups.
+    pub groups: Vec<u32>,
+    /// Whether this is the initial user namespace.
+    pub initial_user_namespace: bool,
+}
+
+impl CallerFacts {
+    /// Kernel root: euid 0 in the initial user namespace. Only such a host can idmap mounts.
+    pub const fn is_root_host(&self) -> bool {
+        self.uid == 0 && self.initial_user_namespace
+    }
+}
+
+/// Everything measured about the host.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Survey {
+    /// `uname -r`.
+    pub kernel: String,
+    /// `uname -m`.
+    pub machine: String,
+    /// Who asks.
+    pub caller: CallerFacts,
+    /// Landlock.
+    pub landlock: LandlockFacts,
+    /// Why seccomp filters cannot be installed; `None`: they can.
+    pub seccomp_refused: Option<Refused>,
+    /// Every rung that was tried.
+    pub rungs: Vec<RungTrial>,
+    /// bubblewrap.
+    pub bubblewrap: BubblewrapFacts,
+    /// Somebody else's fence.
+    pub outer: OuterFence,
+    /// The text of /sys/kernel/security/lsm, for diagnosis only; `None`: not readable.
+    pub lsm: Option<String>,
+}
+
+impl Survey {
+    /// The trial of one rung, if it was made.
+    pub fn trial(&self, rung: Rung) -> Option<&RungTrial> {
+        self.rungs.iter().find(|t| t.rung == rung)
+    }
+
+    /// Whether the rung was tried and stands.
+    pub fn stands(&self, rung: Rung) -> bool {
+        self.trial(rung).is_some_and(|t| t.refused.is_none())
+    }
+}
