@@ -1,0 +1,240 @@
+//! A provider profile: everything Stockade knows about driving one agent, as data.
+//!
+//! Strings may hold placeholders in braces, filled in by [`crate::template`]: `{home}`, `{cwd}`, `{cwd_encoded}`,
+//! `{session}`, `{model}`, `{effort}`, `{base_url}`, `{placeholder_key}`, `{prompt_file}`, `{instructions}`,
+//! `{provider}`.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::mode::{AccessMode, Api};
+
+/// A provider profile as read from its TOML file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Profile {
+    /// The provider's name: `grok`.
+    pub name: String,
+    /// Counts up whenever anything in the file changes.
+    pub version: u32,
+    /// The provider's name for people: `Grok Build`.
+    pub title: String,
+    /// Models, efforts and prompt limits.
+    pub models: Models,
+    /// The vendor's own service.
+    pub vendor: Vendor,
+    /// How the agent is started.
+    pub launch: Launch,
+    /// Files put into the private home before the start.
+    #[serde(default)]
+    pub home_files: Vec<HomeFile>,
+    /// What its requests look like.
+    pub wire: Wire,
+    /// The stream it prints and the log it keeps.
+    pub output: Output,
+    /// The sandbox it brings.
+    pub sandbox: OwnSandbox,
+    /// How it is stopped.
+    pub stop: Stop,
+}
+
+/// Models, efforts and prompt limits.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Models {
+    /// The model used when the order names none.
+    pub default: String,
+    /// The efforts the agent accepts.
+    pub efforts: Vec<String>,
+    /// The longest prompt the agent reads, in bytes.
+    pub prompt_limit_bytes: u64,
+    /// The longest instructions the agent takes, in bytes.
+    pub instructions_limit_bytes: u64,
+    /// Other names under which the endpoint may report a model that was asked for: asked name → served names.
+    #[serde(default)]
+    pub served_as: BTreeMap<String, Vec<String>>,
+}
+
+/// The vendor's own service.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Vendor {
+    /// The endpoint used when the order names none, with the version path: `https://api.x.ai/v1`.
+    pub endpoint: String,
+    /// The APIs the agent can speak; the first is the default.
+    pub apis: Vec<Api>,
+    /// The header that carries a credential to the endpoint.
+    pub credential: CredentialHeader,
+    /// Where a key for the vendor's service is made, for remedies.
+    pub key_hint: String,
+}
+
+/// How a credential is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CredentialHeader {
+    /// `authorization: Bearer KEY`.
+    Bearer,
+    /// `x-api-key: KEY`.
+    XApiKey,
+}
+
+/// How the agent is started.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Launch {
+    /// The executable, relative to the provider's folder.
+    pub executable: String,
+    /// Arguments of every mode.
+    pub argv: Vec<String>,
+    /// Arguments for read-only.
+    pub read_only_argv: Vec<String>,
+    /// Arguments for isolated-write.
+    pub isolated_write_argv: Vec<String>,
+    /// Arguments when the provider's own sandbox runs, per mode.
+    pub keep_read_only_argv: Vec<String>,
+    /// Arguments when the provider's own sandbox runs, per mode.
+    pub keep_isolated_write_argv: Vec<String>,
+    /// Arguments when the fence stands in the place of the provider's own sandbox.
+    pub replace_argv: Vec<String>,
+    /// Arguments that carry an effort.
+    pub effort_argv: Vec<String>,
+    /// Arguments that carry instructions.
+    pub instructions_argv: Vec<String>,
+    /// How the prompt reaches the agent.
+    pub prompt: PromptDelivery,
+    /// The environment, beside what every agent gets.
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
+}
+
+/// How the prompt reaches the agent. Never by argv.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "by", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum PromptDelivery {
+    /// A file in the private home, named by the arguments.
+    File {
+        /// Path relative to the home; `{prompt_file}` is its absolute path inside.
+        path: String,
+    },
+    /// Standard input, closed after the prompt.
+    Stdin,
+}
+
+/// A file of the private home.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HomeFile {
+    /// Path relative to the home.
+    pub path: String,
+    /// Content, with placeholders.
+    pub content: String,
+}
+
+/// What the agent's requests look like.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Wire {
+    /// The paths that are model calls, as the agent asks for them (query left out). Only these are forwarded.
+    pub model_paths: Vec<String>,
+    /// The kinds of model calls. The first whose tools fit is taken; the first in the list is the main turn.
+    pub classes: Vec<RequestClass>,
+    /// Requests that are no model calls and are answered by the gateway without a note.
+    #[serde(default)]
+    pub side_requests: Vec<SideRequest>,
+    /// Failed answers in a row (5xx or none at all) of one class that pass to the agent before its retries are ended.
+    pub failures_before_stop: u32,
+    /// A response header that tells the agent not to try again: name and value.
+    #[serde(default)]
+    pub stop_header: Option<(String, String)>,
+}
+
+/// One kind of model call.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RequestClass {
+    /// Its name: `turn`, `title`.
+    pub name: String,
+    /// The exact set of tools it offers in read-only.
+    pub read_only_tools: Vec<String>,
+    /// The exact set of tools it offers in isolated-write.
+    pub isolated_write_tools: Vec<String>,
+}
+
+impl RequestClass {
+    /// The exact set of tools that this class offers in a mode.
+    pub fn tools(&self, mode: AccessMode) -> &[String] {
+        match mode {
+            AccessMode::ReadOnly => &self.read_only_tools,
+            AccessMode::IsolatedWrite => &self.isolated_write_tools,
+        }
+    }
+}
+
+/// A request that is no model call.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SideRequest {
+    /// Method.
+    pub method: String,
+    /// Path, query left out.
+    pub path: String,
+    /// The status it gets, without a body.
+    pub status: u16,
+}
+
+/// Dialects: how an agent's stream is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Dialect {
+    /// Grok's `streaming-messages-json`, with its session log.
+    GrokMessages,
+}
+
+/// The stream and the log.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Output {
+    /// How stdout is read.
+    pub dialect: Dialect,
+    /// The session's own event log, relative to the home.
+    #[serde(default)]
+    pub session_log: Option<String>,
+}
+
+/// The sandbox that the provider brings.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OwnSandbox {
+    /// Its name for people; `None`: it has none, and keep means replace.
+    #[serde(default)]
+    pub name: Option<String>,
+    /// What it needs of the host.
+    #[serde(default)]
+    pub needs: Vec<SandboxNeed>,
+}
+
+/// Something that a provider's sandbox needs of the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SandboxNeed {
+    /// The bubblewrap program on PATH.
+    Bubblewrap,
+    /// Landlock in the kernel.
+    Landlock,
+    /// A fence that lets it make namespaces inside.
+    Nesting,
+}
+
+/// How the agent is stopped.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Stop {
+    /// The polite signals, one after the other: `INT`, `TERM`.
+    pub signals: Vec<String>,
+    /// From the first polite signal to KILL, in milliseconds.
+    pub grace_ms: u64,
+    /// How long it may take to exit after a proper result, in milliseconds.
+    pub linger_ms: u64,
+}
