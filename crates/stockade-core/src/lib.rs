@@ -1,12 +1,17 @@
 //! The vocabulary and the decisions of Stockade: orders, plans, events, endings and receipts.
 //!
-//! Nothing here does input or output. Planning and judging are pure; clock, file system, processes and
+//! Nothing here does input or output. [`plan::plan`] and [`judge::Judge`] are pure; clock, file system, processes and
 //! network come in at the edges, as data.
 
+pub mod changes;
 pub mod event;
 pub mod guarantee;
+pub mod judge;
 pub mod mode;
+pub mod order;
+pub mod plan;
 pub mod profile;
+pub mod receipt;
 pub mod status;
 pub mod survey;
 pub mod template;

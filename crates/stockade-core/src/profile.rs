@@ -54,6 +54,9 @@ pub struct Models {
     /// Other names under which the endpoint may report a model that was asked for: asked name → served names.
     #[serde(default)]
     pub served_as: BTreeMap<String, Vec<String>>,
+    /// Suffixes that the endpoint may add to any asked name.
+    #[serde(default)]
+    pub served_suffixes: Vec<String>,
 }
 
 /// The vendor's own service.
@@ -228,7 +231,7 @@ pub enum SandboxNeed {
 }
 
 /// How the agent is stopped.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Stop {
     /// The polite signals, one after the other: `INT`, `TERM`.

@@ -248,18 +248,18 @@ pub struct Refusal {
     /// How the run ends. `None` for a usage error: exit 64, no receipt, nothing created.
     pub status: Option<Status>,
     /// Why.
-    pub cause: Cause,
+    pub cause: Box<Cause>,
 }
 
 impl Refusal {
     /// A refusal that ends a run with a status and a receipt.
-    pub const fn new(status: Status, cause: Cause) -> Self {
-        Self { status: Some(status), cause }
+    pub fn new(status: Status, cause: Cause) -> Self {
+        Self { status: Some(status), cause: Box::new(cause) }
     }
 
     /// A usage error: the order cannot be carried out as it stands, and nothing was created.
-    pub const fn usage(cause: Cause) -> Self {
-        Self { status: None, cause }
+    pub fn usage(cause: Cause) -> Self {
+        Self { status: None, cause: Box::new(cause) }
     }
 
     /// The exit code of the process.

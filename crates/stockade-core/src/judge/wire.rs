@@ -1,0 +1,152 @@
+//! What a failed answer on the wire means.
+
+use crate::{
+    event::{EventKind, failure_code},
+    status::{Boundary, Cause, Status},
+};
+
+/// A failed answer, kept until an answer of the same class succeeds.
+#[derive(Clone, Debug)]
+pub(super) struct LastFailure {
+    request: u64,
+    class: String,
+    status: Option<u16>,
+    failure: Option<String>,
+    content_type: Option<String>,
+    retry_after_s: Option<u64>,
+    error: Option<String>,
+}
+
+/// Words by which a 429 says that a quota is used up, not that the service is busy for a moment.
+const QUOTA_WORDS: [&str; 8] =
+    ["quota", "usage limit", "billing", "credit", "spend limit", "out of usage", "monthly", "weekly limit"];
+
+impl LastFailure {
+    /// The failure in a response, if it is one.
+    pub(super) fn of(kind: &EventKind) -> Option<Self> {
+        let EventKind::ModelResponse {
+            request,
+            class,
+            status,
+            failure,
+            content_type,
+            retry_after_s,
+            error,
+            finish_reason,
+            cut,
+            ..
+        } = kind
+        else {
+            return None;
+        };
+        let html = content_type.as_deref().is_some_and(|c| c.contains("html"));
+        let answered = *status == Some(200) && failure.is_none() && !html;
+        // An answer without a finish reason that was not cut was no answer of a model either.
+        let empty = answered && finish_reason.is_none() && !*cut;
+        (!answered || empty).then(|| Self {
+            request: *request,
+            class: class.clone(),
+            status: *status,
+            failure: failure.clone(),
+            content_type: content_type.clone(),
+            retry_after_s: *retry_after_s,
+            error: error.clone(),
+        })
+    }
+
+    /// The ending it stands for.
+    pub(super) fn verdict(&self) -> (Status, Cause) {
+        let step = format!("response {} ({})", self.request, self.class);
+        let says = self.error.clone().unwrap_or_default();
+        let make = |status, code: &str, boundary, message: String, remedy: &str| {
+            let mut cause = Cause::new(code, boundary, step.clone(), message);
+            if let Some(s) = self.status {
+                cause = cause.with_evidence(format!("HTTP {s}"));
+            }
+            if !says.is_empty() {
+                cause = cause.with_evidence(says.clone());
+            }
+            (status, if remedy.is_empty() { cause } else { cause.with_remedy(remedy) })
+        };
+        let Some(http) = self.status else {
+            let code = self.failure.clone().unwrap_or_else(|| failure_code::PROTOCOL.to_owned());
+            let remedy = match code.as_str() {
+                failure_code::TLS => "check the certificate; a private authority is named with `--ca FILE`",
+                failure_code::NAME => "check the host name in `--endpoint`",
+                _ => "check that the endpoint runs and that this host has a route to it",
+            };
+            let message = format!("the endpoint gave no answer ({code})");
+            return make(Status::ProviderUnreachable, &code, Boundary::Model, message, remedy);
+        };
+        if self.content_type.as_deref().is_some_and(|c| c.contains("html")) {
+            return make(
+                Status::ProviderError,
+                "html-answer",
+                Boundary::Model,
+                "the endpoint answered with a web page instead of a model's answer".to_owned(),
+                "check the path in `--endpoint`: it usually ends in /v1",
+            );
+        }
+        let message = |what: &str| format!("the endpoint answered {http}: {what}");
+        match http {
+            401 | 403 => make(
+                Status::Unauthenticated,
+                if http == 401 { "key-refused" } else { "key-forbidden" },
+                Boundary::Credential,
+                message("the credential was refused"),
+                "check the key named by `--key-env`",
+            ),
+            402 => make(
+                Status::UsageExhausted,
+                "payment-required",
+                Boundary::Model,
+                message("payment required"),
+                "",
+            ),
+            404 => make(
+                Status::UnavailableModel,
+                "model-not-found",
+                Boundary::Model,
+                message("it does not have the model, or the path is wrong"),
+                "check `--model` and `--endpoint`",
+            ),
+            429 => {
+                let text = says.to_lowercase();
+                let busy = text.contains("not your limit") || text.contains("busy");
+                if !busy && QUOTA_WORDS.iter().any(|w| text.contains(w)) {
+                    make(
+                        Status::UsageExhausted,
+                        "quota",
+                        Boundary::Model,
+                        message("the quota is used up"),
+                        "",
+                    )
+                } else {
+                    let wait = self.retry_after_s.map_or(String::new(), |s| format!(", try again in {s} s"));
+                    make(
+                        Status::ProviderBusy,
+                        "rate-limited",
+                        Boundary::Model,
+                        format!("the endpoint answered 429: too many requests{wait}"),
+                        "try again later",
+                    )
+                }
+            }
+            503 | 529 => make(
+                Status::ProviderBusy,
+                "overloaded",
+                Boundary::Model,
+                message("the service is overloaded"),
+                "try again later",
+            ),
+            200 => make(
+                Status::ProviderError,
+                "malformed-answer",
+                Boundary::Model,
+                "the endpoint's answer had no end that a model's answer has".to_owned(),
+                "",
+            ),
+            _ => make(Status::ProviderError, "http-error", Boundary::Model, message("an error"), ""),
+        }
+    }
+}

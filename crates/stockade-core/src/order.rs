@@ -1,0 +1,208 @@
+//! What a caller asks for, after the checks that need the file system. Only names and facts: no secret is in here.
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    guarantee::Guarantee,
+    mode::{AccessMode, Api, NetworkPolicy, ProviderSandbox},
+};
+
+/// The largest prompt Stockade takes, in bytes. A profile can ask for less.
+pub const PROMPT_LIMIT_BYTES: u64 = 8 * 1024 * 1024;
+
+/// An order for one lane.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Order {
+    /// The provider: `grok`.
+    pub provider: String,
+    /// The model; `None`: the profile's default.
+    pub model: Option<String>,
+    /// The reasoning effort; `None`: nothing is sent.
+    pub effort: Option<String>,
+    /// The access mode.
+    pub mode: AccessMode,
+    /// The workspace.
+    pub workspace: Workspace,
+    /// The prompt.
+    pub prompt: TextFacts,
+    /// Instructions, added to the agent's own.
+    pub instructions: Option<String>,
+    /// Extra folders and files to read, canonical.
+    pub reads: Vec<PathBuf>,
+    /// Extra folders to write, canonical.
+    pub writes: Vec<PathBuf>,
+    /// Environment variables of the caller to pass on, by name.
+    pub pass_env: Vec<String>,
+    /// The endpoint.
+    pub endpoint: EndpointOrder,
+    /// The network policy.
+    pub network: NetworkPolicy,
+    /// What happens to the provider's own sandbox.
+    pub provider_sandbox: ProviderSandbox,
+    /// Where that choice came from: `flag`, `default`, or a config file's path.
+    pub provider_sandbox_source: String,
+    /// Guarantees the caller can do without.
+    pub accept_missing: Vec<Guarantee>,
+    /// Limits.
+    pub limits: Limits,
+    /// The id of the session, fixed before the start: a UUID.
+    pub session: String,
+}
+
+/// A text that was read once: its size and digest.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TextFacts {
+    /// Bytes.
+    pub bytes: u64,
+    /// SHA-256, lower-case hex.
+    pub sha256: String,
+}
+
+/// What kind of folder the workspace is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum WorkspaceKind {
+    /// No `.git` at its root.
+    Plain,
+    /// `.git` is a file: a linked worktree or a submodule.
+    LinkedWorktree,
+    /// `.git` is a folder: a main repository's working tree.
+    MainWorktree,
+}
+
+/// The workspace, as looked at before planning.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Workspace {
+    /// Canonical path.
+    pub path: PathBuf,
+    /// Its kind.
+    pub kind: WorkspaceKind,
+    /// Its owner.
+    pub owner_uid: u32,
+    /// Its group.
+    pub owner_gid: u32,
+    /// Whether the caller asked to write a main repository's working tree in place.
+    pub in_place: bool,
+    /// Why its file system cannot map ids (`mount_setattr(IDMAP)` with its errno); only asked on root hosts.
+    pub idmap_refused: Option<crate::survey::Refused>,
+    /// Reasons it cannot be a workspace at all, found while looking at it.
+    pub objections: Vec<WorkspaceObjection>,
+}
+
+/// A reason why a folder cannot be the workspace.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkspaceObjection {
+    /// A stable word: `workspace-is-home`, `workspace-is-root`, `credential-in-git-config`, `socket-in-workspace` …
+    pub code: String,
+    /// Modes it applies to.
+    pub modes: Vec<AccessMode>,
+    /// What was found.
+    pub message: String,
+    /// Where.
+    pub evidence: Vec<String>,
+    /// What to do.
+    pub remedy: String,
+}
+
+/// Where the model is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct EndpointOrder {
+    /// Base URL with the version path; `None`: the profile's vendor.
+    pub url: Option<String>,
+    /// The API; `None`: the profile's first.
+    pub api: Option<Api>,
+    /// The environment variable that holds the key.
+    pub key_env: Option<String>,
+    /// Whether that variable is set and not empty.
+    pub key_present: bool,
+    /// An extra certificate authority (PEM file).
+    pub ca: Option<PathBuf>,
+}
+
+/// Limits of a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Limits {
+    /// Wall clock, in milliseconds; `None`: no deadline.
+    pub timeout_ms: Option<u64>,
+    /// Idle limit, in milliseconds; `None`: none.
+    pub idle_timeout_ms: Option<u64>,
+    /// Bytes of stdout and of stderr kept, each.
+    pub output_bytes: u64,
+    /// Bytes of each private temporary folder.
+    pub temp_bytes: u64,
+    /// Processes at once, where the kernel can hold it.
+    pub max_processes: u32,
+    /// Open files of one process.
+    pub max_open_files: u64,
+    /// Bytes of one file.
+    pub max_file_bytes: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            timeout_ms: Some(60 * 60 * 1000),
+            idle_timeout_ms: Some(10 * 60 * 1000),
+            output_bytes: 256 * 1024 * 1024,
+            temp_bytes: 1024 * 1024 * 1024,
+            max_processes: 4096,
+            max_open_files: 65_536,
+            max_file_bytes: 16 * 1024 * 1024 * 1024,
+        }
+    }
+}
+
+/// The executable that Verify found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Pin {
+    /// The provider.
+    pub provider: String,
+    /// Its version; `None` for an executable the caller named.
+    pub version: Option<String>,
+    /// The executable on the host.
+    pub path: PathBuf,
+    /// SHA-256 of the executable, lower-case hex.
+    pub sha256: String,
+    /// What vouches for the digest.
+    pub kind: PinKind,
+}
+
+/// What vouches for an executable's digest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum PinKind {
+    /// Stockade's own pin list.
+    Stockade,
+    /// A digest the user recorded.
+    User,
+    /// Nothing: the caller named the file.
+    Unpinned,
+}
+
+/// The environment every agent gets, beside its profile's.
+pub fn base_environment() -> BTreeMap<String, String> {
+    [
+        ("HOME", "/home/agent"),
+        ("USER", "agent"),
+        ("LOGNAME", "agent"),
+        ("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"),
+        ("SHELL", "/bin/bash"),
+        ("TMPDIR", "/tmp"),
+        ("LANG", "C.UTF-8"),
+        ("TERM", "dumb"),
+        ("TZ", "UTC"),
+    ]
+    .into_iter()
+    .map(|(k, v)| (k.to_owned(), v.to_owned()))
+    .collect()
+}

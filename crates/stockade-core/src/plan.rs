@@ -1,0 +1,277 @@
+//! Planning: from an order and what was measured to a launch plan or a refusal. Pure.
+
+mod checks;
+mod guarantees;
+mod launch;
+mod refusals;
+#[cfg(test)]
+mod tests;
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub use self::launch::{BASE_URL, HOME, MODEL_PORT, PROVIDER_FOLDER};
+use crate::{
+    guarantee::Guarantee,
+    mode::{AccessMode, Api, NetworkPolicy, ProviderSandbox},
+    order::{Limits, Order, Pin, PinKind, TextFacts},
+    profile::{CredentialHeader, Profile, SideRequest, Stop},
+    status::Refusal,
+    survey::{Rung, RungTrial, Survey},
+};
+
+/// A profile and where it came from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LoadedProfile {
+    /// The profile.
+    pub profile: Profile,
+    /// SHA-256 of its bytes, lower-case hex.
+    pub digest: String,
+}
+
+/// Everything that is decided before anything is made.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LaunchPlan {
+    /// The provider.
+    pub provider: String,
+    /// The profile.
+    pub profile: ProfileFacts,
+    /// The executable.
+    pub executable: PlannedExecutable,
+    /// The model.
+    pub model: PlannedModel,
+    /// The effort, where one was ordered.
+    pub effort: Option<String>,
+    /// The access mode.
+    pub mode: AccessMode,
+    /// The working folder, the same path inside and outside.
+    pub cwd: PathBuf,
+    /// The rung the fence is built on.
+    pub rung: Rung,
+    /// Better rungs and why they do not stand here.
+    pub rejected_rungs: Vec<RungTrial>,
+    /// The kernel ids the agent runs as.
+    pub identity: PlannedIdentity,
+    /// Every guarantee: held by what, or missing.
+    pub guarantees: Vec<PlannedGuarantee>,
+    /// What happens to the provider's own sandbox.
+    pub provider_sandbox: PlannedSandbox,
+    /// What is mounted beside the system folders.
+    pub mounts: Vec<Mount>,
+    /// The agent's argv.
+    pub argv: Vec<String>,
+    /// The agent's environment, values included: none of them is a secret.
+    pub env: BTreeMap<String, String>,
+    /// Variables of the caller that are passed on; their values are in no plan.
+    pub passed_env: Vec<String>,
+    /// Files of the private home, by path relative to it.
+    pub home_files: BTreeMap<String, String>,
+    /// How the prompt reaches the agent.
+    pub prompt: PlannedPrompt,
+    /// The network policy.
+    pub network: NetworkPolicy,
+    /// The endpoint.
+    pub endpoint: PlannedEndpoint,
+    /// What the gateway lets through.
+    pub wire: PlannedWire,
+    /// Limits.
+    pub limits: Limits,
+    /// How the agent is stopped.
+    pub stop: Stop,
+    /// The session id.
+    pub session: String,
+    /// The session's own log, relative to the home.
+    pub session_log: Option<String>,
+    /// What was chosen on the caller's behalf, and why.
+    pub notes: Vec<String>,
+}
+
+/// A profile by name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ProfileFacts {
+    /// Name.
+    pub name: String,
+    /// Version.
+    pub version: u32,
+    /// SHA-256 of its bytes.
+    pub digest: String,
+}
+
+/// The executable of a plan.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PlannedExecutable {
+    /// On the host.
+    pub path: PathBuf,
+    /// Inside the fence.
+    pub inside: PathBuf,
+    /// Version, where known.
+    pub version: Option<String>,
+    /// SHA-256.
+    pub sha256: String,
+    /// What vouches for it.
+    pub pin: PinKind,
+}
+
+/// The model of a plan.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PlannedModel {
+    /// The name asked for.
+    pub asked: String,
+    /// `order` or `profile-default`.
+    pub source: String,
+    /// Names under which the endpoint may report it.
+    pub served_as: Vec<String>,
+}
+
+/// The kernel ids of the agent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "kebab-case", rename_all_fields = "camelCase")]
+pub enum PlannedIdentity {
+    /// The caller's own.
+    Caller,
+    /// The workspace's owner, on a root host.
+    WorkspaceOwner {
+        /// User id.
+        uid: u32,
+        /// Group id.
+        gid: u32,
+    },
+    /// A user id of the run's own, on a root host, with idmapped mounts.
+    PrivateUid,
+    /// Kernel uid 0 without capabilities: the file system cannot map ids.
+    KernelRoot {
+        /// Why ids cannot be mapped.
+        reason: String,
+    },
+}
+
+/// A guarantee of a plan.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PlannedGuarantee {
+    /// Which.
+    pub id: Guarantee,
+    /// Whether the mode requires it.
+    pub required: bool,
+    /// Whether it will be held.
+    pub held: bool,
+    /// By what it is held, or why it is missing.
+    pub mechanism: String,
+}
+
+/// The choice about the provider's own sandbox.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PlannedSandbox {
+    /// What happens to it.
+    pub choice: ProviderSandbox,
+    /// Where the choice came from.
+    pub source: String,
+}
+
+/// What a mount shows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "kebab-case", rename_all_fields = "camelCase")]
+pub enum MountSource {
+    /// The workspace.
+    Workspace,
+    /// `.git` at the workspace's root.
+    GitEntry,
+    /// The private home, made for the run.
+    Home,
+    /// The provider's folder.
+    Provider,
+    /// A path the caller named.
+    Path {
+        /// On the host, and the same inside.
+        path: PathBuf,
+    },
+}
+
+/// One mount.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Mount {
+    /// What is mounted.
+    pub source: MountSource,
+    /// Where, inside.
+    pub target: PathBuf,
+    /// Whether it is writable.
+    pub writable: bool,
+}
+
+/// How the prompt reaches the agent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PlannedPrompt {
+    /// Size and digest.
+    pub text: TextFacts,
+    /// The file in the home, relative to it; `None`: standard input.
+    pub file: Option<String>,
+}
+
+/// Where the model is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PlannedEndpoint {
+    /// Base URL.
+    pub url: String,
+    /// `order` or `profile-vendor`.
+    pub source: String,
+    /// The API.
+    pub api: Api,
+    /// The variable that holds the key; `None`: no key is sent.
+    pub key_env: Option<String>,
+    /// The header that carries the key.
+    #[schemars(with = "String")]
+    pub credential: CredentialHeader,
+    /// An extra certificate authority.
+    pub ca: Option<PathBuf>,
+}
+
+/// What the gateway lets through.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PlannedWire {
+    /// The paths that are model calls.
+    pub model_paths: Vec<String>,
+    /// Request classes with their exact tool sets; the first is the main turn.
+    pub classes: Vec<PlannedClass>,
+    /// Requests answered here without a note.
+    #[schemars(with = "Vec<serde_json::Value>")]
+    pub side_requests: Vec<SideRequest>,
+    /// Failed answers in a row before the agent's retries are ended.
+    pub failures_before_stop: u32,
+    /// The header that ends them.
+    pub stop_header: Option<(String, String)>,
+}
+
+/// A request class with the tools of the plan's mode.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PlannedClass {
+    /// Name.
+    pub name: String,
+    /// Exact set of tools.
+    pub tools: Vec<String>,
+}
+
+/// Decides how an order is carried out on this host, or why it is not.
+pub fn plan(
+    order: &Order,
+    pin: &Pin,
+    survey: &Survey,
+    profile: &LoadedProfile,
+) -> Result<LaunchPlan, Refusal> {
+    checks::order(order, &profile.profile)?;
+    checks::workspace(order)?;
+    checks::credential(order, &profile.profile)?;
+    refusals::platform(survey)?;
+    let rung = refusals::fence(order, survey, &profile.profile)?;
+    let guarantees = guarantees::of(order, rung)?;
+    launch::assemble(order, pin, survey, profile, rung, guarantees)
+}

@@ -1,0 +1,236 @@
+//! Puts a launch plan together once everything is settled.
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use super::{
+    LaunchPlan, LoadedProfile, Mount, MountSource, PlannedClass, PlannedEndpoint, PlannedExecutable,
+    PlannedGuarantee, PlannedIdentity, PlannedModel, PlannedPrompt, PlannedSandbox, PlannedWire,
+    ProfileFacts,
+};
+use crate::{
+    mode::{AccessMode, ProviderSandbox},
+    order::{Order, Pin, WorkspaceKind, base_environment},
+    profile::{Profile, PromptDelivery},
+    status::{Boundary, Cause, Refusal},
+    survey::{Rung, Survey},
+    template,
+};
+
+/// The private home inside the fence.
+pub const HOME: &str = "/home/agent";
+/// The provider's folder inside the fence.
+pub const PROVIDER_FOLDER: &str = "/provider";
+/// The port of the model listener inside the fence. Fixed, so that an argv means the same everywhere.
+pub const MODEL_PORT: u16 = 8080;
+/// The base URL an agent is given.
+pub const BASE_URL: &str = "http://127.0.0.1:8080/v1";
+/// What an agent is given as its key: worthless anywhere else.
+const PLACEHOLDER_KEY: &str = "stockade-placeholder";
+
+pub(super) fn assemble(
+    order: &Order,
+    pin: &Pin,
+    survey: &Survey,
+    loaded: &LoadedProfile,
+    rung: Rung,
+    guarantees: Vec<PlannedGuarantee>,
+) -> Result<LaunchPlan, Refusal> {
+    let profile = &loaded.profile;
+    let model = planned_model(order, profile);
+    let prompt_file = match &profile.launch.prompt {
+        PromptDelivery::File { path } => Some(path.clone()),
+        PromptDelivery::Stdin => None,
+    };
+    let cwd = order.workspace.path.display().to_string();
+    let values = BTreeMap::from([
+        ("home", HOME.to_owned()),
+        ("cwd", cwd.clone()),
+        ("cwd_encoded", template::percent_encode(&cwd)),
+        ("session", order.session.clone()),
+        ("model", model.asked.clone()),
+        ("effort", order.effort.clone().unwrap_or_default()),
+        ("base_url", BASE_URL.to_owned()),
+        ("placeholder_key", PLACEHOLDER_KEY.to_owned()),
+        ("prompt_file", prompt_file.as_ref().map(|p| format!("{HOME}/{p}")).unwrap_or_default()),
+        ("instructions", order.instructions.clone().unwrap_or_default()),
+        ("provider", PROVIDER_FOLDER.to_owned()),
+    ]);
+    let fill = |text: &String| template::fill(text, &values).map_err(|e| bad_profile(profile, &e));
+    let executable_name = pin
+        .path
+        .file_name()
+        .map_or_else(|| profile.launch.executable.clone(), |n| n.to_string_lossy().into_owned());
+    let inside = PathBuf::from(format!("{PROVIDER_FOLDER}/{executable_name}"));
+    let mut argv = vec![inside.display().to_string()];
+    for part in argv_parts(order, profile) {
+        argv.push(fill(part)?);
+    }
+    let mut env = base_environment();
+    for (name, value) in &profile.launch.env {
+        env.insert(name.clone(), fill(value)?);
+    }
+    let mut home_files = BTreeMap::new();
+    for file in &profile.home_files {
+        home_files.insert(file.path.clone(), fill(&file.content)?);
+    }
+    let session_log = profile.output.session_log.as_ref().map(fill).transpose()?;
+    let api = order
+        .endpoint
+        .api
+        .or_else(|| profile.vendor.apis.first().copied())
+        .ok_or_else(|| bad_profile(profile, &"no API is listed"))?;
+    let mut notes = Vec::new();
+    if model.source == "profile-default" {
+        notes.push(format!("model `{}`: the default of the profile, since none was ordered", model.asked));
+    }
+    for trial in &survey.rungs {
+        if let Some(r) = trial.refused.as_ref().filter(|_| trial.rung < rung) {
+            notes.push(format!(
+                "rung `{}` does not stand here: {} {}",
+                trial.rung.id(),
+                r.step,
+                r.errno_name
+            ));
+        }
+    }
+    Ok(LaunchPlan {
+        provider: profile.name.clone(),
+        profile: ProfileFacts {
+            name: profile.name.clone(),
+            version: profile.version,
+            digest: loaded.digest.clone(),
+        },
+        executable: PlannedExecutable {
+            path: pin.path.clone(),
+            inside,
+            version: pin.version.clone(),
+            sha256: pin.sha256.clone(),
+            pin: pin.kind,
+        },
+        model,
+        effort: order.effort.clone(),
+        mode: order.mode,
+        cwd: order.workspace.path.clone(),
+        rung,
+        rejected_rungs: survey
+            .rungs
+            .iter()
+            .filter(|t| t.rung < rung && t.refused.is_some())
+            .cloned()
+            .collect(),
+        identity: identity(order, survey),
+        guarantees,
+        provider_sandbox: PlannedSandbox {
+            choice: order.provider_sandbox,
+            source: order.provider_sandbox_source.clone(),
+        },
+        mounts: mounts(order),
+        argv,
+        env,
+        passed_env: order.pass_env.clone(),
+        home_files,
+        prompt: PlannedPrompt { text: order.prompt.clone(), file: prompt_file },
+        network: order.network,
+        endpoint: PlannedEndpoint {
+            url: order.endpoint.url.clone().unwrap_or_else(|| profile.vendor.endpoint.clone()),
+            source: if order.endpoint.url.is_some() { "order" } else { "profile-vendor" }.to_owned(),
+            api,
+            key_env: order.endpoint.key_env.clone(),
+            credential: profile.vendor.credential,
+            ca: order.endpoint.ca.clone(),
+        },
+        wire: PlannedWire {
+            model_paths: profile.wire.model_paths.clone(),
+            classes: profile
+                .wire
+                .classes
+                .iter()
+                .map(|c| PlannedClass { name: c.name.clone(), tools: c.tools(order.mode).to_vec() })
+                .collect(),
+            side_requests: profile.wire.side_requests.clone(),
+            failures_before_stop: profile.wire.failures_before_stop,
+            stop_header: profile.wire.stop_header.clone(),
+        },
+        limits: order.limits.clone(),
+        stop: profile.stop.clone(),
+        session: order.session.clone(),
+        session_log,
+        notes,
+    })
+}
+
+fn planned_model(order: &Order, profile: &Profile) -> PlannedModel {
+    let asked = order.model.clone().unwrap_or_else(|| profile.models.default.clone());
+    let mut served_as = vec![asked.clone()];
+    served_as.extend(profile.models.served_as.get(&asked).into_iter().flatten().cloned());
+    served_as.extend(profile.models.served_suffixes.iter().map(|suffix| format!("{asked}{suffix}")));
+    let source = if order.model.is_some() { "order" } else { "profile-default" };
+    PlannedModel { asked, source: source.to_owned(), served_as }
+}
+
+fn argv_parts<'p>(order: &Order, profile: &'p Profile) -> Vec<&'p String> {
+    let l = &profile.launch;
+    let mode = match order.mode {
+        AccessMode::ReadOnly => &l.read_only_argv,
+        AccessMode::IsolatedWrite => &l.isolated_write_argv,
+    };
+    let sandbox = match (order.provider_sandbox, order.mode) {
+        (ProviderSandbox::Replace, _) => &l.replace_argv,
+        (ProviderSandbox::Keep, AccessMode::ReadOnly) => &l.keep_read_only_argv,
+        (ProviderSandbox::Keep, AccessMode::IsolatedWrite) => &l.keep_isolated_write_argv,
+    };
+    let mut parts: Vec<&String> = l.argv.iter().chain(sandbox).chain(mode).collect();
+    if order.effort.is_some() {
+        parts.extend(&l.effort_argv);
+    }
+    if order.instructions.is_some() {
+        parts.extend(&l.instructions_argv);
+    }
+    parts
+}
+
+fn identity(order: &Order, survey: &Survey) -> PlannedIdentity {
+    let ws = &order.workspace;
+    if !survey.caller.is_root_host() {
+        return PlannedIdentity::Caller;
+    }
+    match &ws.idmap_refused {
+        Some(r) => PlannedIdentity::KernelRoot { reason: format!("{} {}", r.step, r.errno_name) },
+        None if ws.owner_uid != 0 => PlannedIdentity::WorkspaceOwner { uid: ws.owner_uid, gid: ws.owner_gid },
+        None => PlannedIdentity::PrivateUid,
+    }
+}
+
+fn mounts(order: &Order) -> Vec<Mount> {
+    let ws = &order.workspace;
+    let writable = order.mode == AccessMode::IsolatedWrite;
+    let mut mounts = vec![
+        Mount { source: MountSource::Provider, target: PathBuf::from(PROVIDER_FOLDER), writable: false },
+        Mount { source: MountSource::Home, target: PathBuf::from(HOME), writable: true },
+        Mount { source: MountSource::Workspace, target: ws.path.clone(), writable },
+    ];
+    if writable && ws.kind != WorkspaceKind::Plain {
+        mounts.push(Mount { source: MountSource::GitEntry, target: ws.path.join(".git"), writable: false });
+    }
+    let extra = |paths: &[PathBuf], writable: bool| {
+        paths
+            .iter()
+            .map(|p| Mount { source: MountSource::Path { path: p.clone() }, target: p.clone(), writable })
+            .collect::<Vec<_>>()
+    };
+    mounts.extend(extra(&order.reads, false));
+    mounts.extend(extra(&order.writes, true));
+    mounts
+}
+
+fn bad_profile(profile: &Profile, why: &impl std::fmt::Display) -> Refusal {
+    Refusal::usage(
+        Cause::new(
+            "profile",
+            Boundary::Order,
+            "profile",
+            format!("the profile of `{}` cannot be used: {why}", profile.name),
+        )
+        .with_remedy("correct the file named by `--profile`"),
+    )
+}
