@@ -160,6 +160,8 @@ pub mod failure_code {
     pub const TLS: &str = "tls";
     /// The endpoint closed the connection without an answer, or broke the protocol.
     pub const PROTOCOL: &str = "protocol";
+    /// The agent left, or the run ended, before the answer did: nothing is known about the endpoint.
+    pub const ABANDONED: &str = "abandoned";
 }
 
 /// What was seen. A closed list.

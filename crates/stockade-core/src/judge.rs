@@ -5,6 +5,7 @@
 
 mod fold;
 mod outcome;
+mod recent;
 #[cfg(test)]
 mod tests;
 mod wire;
@@ -67,6 +68,8 @@ enum TerminalKind {
     AgentError { text: String, http_status: Option<u16> },
     /// The gateway ended a retry storm: the wire knows what failed.
     RetryStorm,
+    /// The agent cancelled its turn without saying why: its own log may tell later.
+    AgentCancelled,
 }
 
 /// How the agent's process ended.
@@ -175,27 +178,36 @@ pub struct Ending {
 pub struct Judge {
     fold: Fold,
     settled: Option<Terminal>,
-    batch: Vec<Terminal>,
+    /// The strongest fact since the last call of `settle`.
+    batch: Option<Terminal>,
 }
 
 impl Judge {
     /// Starts a fold for a plan.
     pub fn new(plan: &LaunchPlan) -> Self {
-        Self { fold: Fold::new(plan), settled: None, batch: Vec::new() }
+        Self { fold: Fold::new(plan), settled: None, batch: None }
     }
 
     /// Takes the next event.
     pub fn observe(&mut self, event: &Event) {
-        if let Some(terminal) = self.fold.take(event) {
-            self.batch.push(terminal);
+        if let Some(terminal) = self.fold.take(event)
+            && self.batch.as_ref().is_none_or(|best| terminal.rank < best.rank)
+        {
+            self.batch = Some(terminal);
         }
     }
 
     /// Ends a batch: facts observed since the last call are a tie.
+    ///
+    /// What comes after a proper result takes nothing away from it, but is told as a note.
     pub fn settle(&mut self) {
-        let best = self.batch.drain(..).min_by_key(|t| t.rank);
-        if self.settled.is_none() {
-            self.settled = best;
+        let Some(best) = self.batch.take() else { return };
+        match (&self.settled, best.kind) {
+            (None, kind) => self.settled = Some(Terminal { rank: best.rank, kind }),
+            (Some(Terminal { kind: TerminalKind::Result, .. }), TerminalKind::Settled(status, cause)) => {
+                self.fold.after_result(status, &cause);
+            }
+            (Some(_), _) => {}
         }
     }
 

@@ -51,6 +51,26 @@ pub struct Order {
     pub limits: Limits,
     /// The id of the session, fixed before the start: a UUID.
     pub session: String,
+    /// The model listener.
+    pub listener: Listener,
+}
+
+/// The model listener as the agent sees it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Listener {
+    /// Its port on 127.0.0.1: fixed inside an empty network, free to choose on the host's.
+    pub port: u16,
+    /// What the agent is given as its key. On the host's network the listener demands it.
+    pub placeholder_key: String,
+}
+
+impl Default for Listener {
+    /// The listener inside an empty network, where nobody else can reach it: port and key are fixed, so that an argv and
+    /// a configuration mean the same everywhere.
+    fn default() -> Self {
+        Self { port: 8080, placeholder_key: "stockade-placeholder".to_owned() }
+    }
 }
 
 /// A text that was read once: its size and digest.
@@ -185,6 +205,8 @@ pub enum PinKind {
     Stockade,
     /// A digest the user recorded.
     User,
+    /// The pin list of an earlier Stockade; the present one does not name this version.
+    Retired,
     /// Nothing: the caller named the file.
     Unpinned,
 }

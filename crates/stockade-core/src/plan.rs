@@ -12,7 +12,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use self::launch::{BASE_URL, HOME, MODEL_PORT, PROVIDER_FOLDER};
+pub use self::launch::{HOME, PROVIDER_FOLDER};
 use crate::{
     guarantee::Guarantee,
     mode::{AccessMode, Api, NetworkPolicy, ProviderSandbox},
@@ -85,6 +85,8 @@ pub struct LaunchPlan {
     pub session: String,
     /// The session's own log, relative to the home.
     pub session_log: Option<String>,
+    /// What the agent is given as its key; worthless outside the run.
+    pub placeholder_key: String,
     /// What was chosen on the caller's behalf, and why.
     pub notes: Vec<String>,
 }
@@ -258,6 +260,12 @@ pub struct PlannedClass {
     pub name: String,
     /// Exact set of tools.
     pub tools: Vec<String>,
+}
+
+/// Checks what needs no host: prompt, model, effort, instructions, endpoint and network policy. Everything found here
+/// is a usage error, known before anything is created; [`plan`] checks it again.
+pub fn check_order(order: &Order, profile: &Profile) -> Result<(), Refusal> {
+    checks::order(order, profile)
 }
 
 /// Decides how an order is carried out on this host, or why it is not.

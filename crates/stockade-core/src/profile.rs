@@ -105,6 +105,9 @@ pub struct Launch {
     pub effort_argv: Vec<String>,
     /// Arguments that carry instructions.
     pub instructions_argv: Vec<String>,
+    /// Words that the agent takes as commands of its own, in any case of letters, when a prompt begins with one.
+    #[serde(default)]
+    pub prompt_commands: Vec<String>,
     /// How the prompt reaches the agent.
     pub prompt: PromptDelivery,
     /// The environment, beside what every agent gets.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{
     Denial, ModelEvidence, ModelIdentity, PermissionRecord, Rank, Terminal, TerminalKind, note_code,
-    output_cause, wire::LastFailure,
+    output_cause, recent::RecentIds, wire::Failure,
 };
 use crate::{
     event::{
@@ -20,6 +20,8 @@ use crate::{
 const LIST_LIMIT: usize = 100;
 /// An answer longer than this is cut in memory; the transcript keeps it whole.
 const ANSWER_LIMIT_BYTES: usize = 16 * 1024 * 1024;
+/// Names, ids and notes longer than this are cut.
+const NAME_LIMIT_BYTES: usize = 400;
 
 /// Everything kept between `observe` and `finish`.
 #[derive(Clone, Debug)]
@@ -30,6 +32,8 @@ pub(super) struct Fold {
     /// Text since the last tool call: the answer if the result does not repeat it.
     pub(super) text: String,
     pub(super) result_text: Option<String>,
+    /// Whether a part of the text was left out.
+    pub(super) text_cut: bool,
     pub(super) valid_lines: u64,
     pub(super) noise_lines: u64,
     pub(super) first_noise: Option<String>,
@@ -46,12 +50,27 @@ pub(super) struct Fold {
     pub(super) tool_calls: u64,
     pub(super) model_requests: u64,
     pub(super) network_refusals: BTreeMap<String, u64>,
-    pub(super) failure: Option<LastFailure>,
+    /// The failure of the main turn, until a main turn is answered.
+    pub(super) turn_failure: Option<Failure>,
+    /// The failure of another class, until one of that class is answered.
+    pub(super) side_failure: Option<Failure>,
     /// How the last answered main-turn request ended.
     pub(super) last_turn: Option<TurnResponse>,
-    pub(super) agent_words: Option<String>,
+    /// The first main turn that an unaccepted model answered.
+    pub(super) wire_mismatch: Option<Cause>,
+    /// The first unaccepted model in the agent's own words, and where.
+    pub(super) reported_mismatch: Option<(String, String)>,
+    /// The tool whose permission was cancelled first.
+    pub(super) permission_cancelled: Option<String>,
+    /// Open tool calls: id to name.
     tools: BTreeMap<String, String>,
-    last_permission: Option<String>,
+    calls: RecentIds,
+    denied: RecentIds,
+    /// The permission that was asked for and not decided yet.
+    open_permission: Option<String>,
+    last_request: u64,
+    /// The last request before the proper result: later ones say nothing about it.
+    result_request: Option<u64>,
 }
 
 /// The end of a main-turn response.
@@ -77,6 +96,7 @@ impl Fold {
             },
             text: String::new(),
             result_text: None,
+            text_cut: false,
             valid_lines: 0,
             noise_lines: 0,
             first_noise: None,
@@ -93,18 +113,38 @@ impl Fold {
             tool_calls: 0,
             model_requests: 0,
             network_refusals: BTreeMap::new(),
-            failure: None,
+            turn_failure: None,
+            side_failure: None,
             last_turn: None,
-            agent_words: None,
+            wire_mismatch: None,
+            reported_mismatch: None,
+            permission_cancelled: None,
             tools: BTreeMap::new(),
-            last_permission: None,
+            calls: RecentIds::default(),
+            denied: RecentIds::default(),
+            open_permission: None,
+            last_request: 0,
+            result_request: None,
         }
     }
 
     fn remember(list: &mut Vec<String>, value: &str) {
-        if list.len() < LIST_LIMIT && !list.iter().any(|v| v == value) {
-            list.push(value.to_owned());
+        let value = text::head(value, NAME_LIMIT_BYTES);
+        if list.len() < LIST_LIMIT && !list.contains(&value) {
+            list.push(value);
         }
+    }
+
+    /// Notes a terminal fact that came after the proper result.
+    pub(super) fn after_result(&mut self, status: Status, cause: &Cause) {
+        let note = format!("`{}` came after the proper result, which stands: {}", status.id(), cause.message);
+        Self::remember(&mut self.notes, &note);
+    }
+
+    /// The failure on the wire that explains a run without a result: the main turn's, or another class's if no main
+    /// turn was ever answered.
+    pub(super) fn failure(&self) -> Option<&Failure> {
+        self.turn_failure.as_ref().or(self.side_failure.as_ref().filter(|_| self.last_turn.is_none()))
     }
 
     /// Takes an event; gives the terminal fact in it, if it is one.
@@ -114,75 +154,58 @@ impl Fold {
         }
         match &event.event {
             EventKind::AgentStarted { .. } => {
-                self.identity.evidence = ModelEvidence::PinnedArgv;
-                None
-            }
-            EventKind::TurnStarted { session, .. } => {
-                if session.is_some() {
-                    self.session.clone_from(session);
+                if self.identity.evidence == ModelEvidence::None {
+                    self.identity.evidence = ModelEvidence::PinnedArgv;
                 }
                 None
             }
-            EventKind::ModelRequest { class, model, .. } => {
+            EventKind::TurnStarted { session, .. } => {
+                if let Some(id) = session {
+                    self.session = Some(text::head(id, NAME_LIMIT_BYTES));
+                }
+                None
+            }
+            EventKind::ModelRequest { request, class, model, .. } => {
                 self.model_requests += 1;
+                self.last_request = self.last_request.max(*request);
                 if let Some(m) = model.as_ref().filter(|_| *class == self.main_class) {
                     Self::remember(&mut self.identity.requested_seen, m);
                 }
                 None
             }
             EventKind::ModelResponse { .. } => self.response(&event.event),
-            EventKind::Message { text, .. } => {
-                if self.text.len() + text.len() <= ANSWER_LIMIT_BYTES {
-                    self.text.push_str(text);
-                }
+            EventKind::Message { text, cut_bytes } => {
+                self.message(text, *cut_bytes);
                 None
             }
             EventKind::ToolCall { id, tool, .. } => {
-                self.tool_calls += 1;
-                self.text.clear();
-                if self.tools.len() < LIST_LIMIT {
-                    self.tools.insert(id.clone(), tool.clone());
-                }
+                self.tool_call(id, tool);
                 None
             }
             EventKind::ToolUpdate { id, status, output } => {
-                let tool = self.tools.remove(id);
-                if *status == ToolStatus::Denied {
-                    self.denial_count += 1;
-                    if self.denials.len() < LIST_LIMIT {
-                        self.denials.push(Denial {
-                            tool: tool.unwrap_or_else(|| "unknown".to_owned()),
-                            evidence: text::head(output, 400),
-                        });
-                    }
-                }
+                self.tool_update(id, *status, output);
                 None
             }
             EventKind::PermissionAsked { tool } => {
-                self.last_permission = Some(tool.clone());
+                self.open_permission = Some(text::head(tool, NAME_LIMIT_BYTES));
                 None
             }
             EventKind::PermissionDecided { tool, decision, by } => {
-                let record = PermissionRecord { tool: tool.clone(), decision: *decision, by: by.clone() };
-                // The stream and the session log may both tell the same decision.
-                if self.permissions.len() < LIST_LIMIT && self.permissions.last() != Some(&record) {
-                    self.permissions.push(record);
-                }
-                (*decision == PermissionDecision::Cancelled).then(|| permission_cancelled(tool))
+                self.permission_decided(tool, *decision, by)
             }
-            EventKind::ModelSeen { model, .. } => {
-                if self.identity.evidence != ModelEvidence::Wire {
-                    self.identity.evidence = ModelEvidence::AgentReport;
-                    Self::remember(&mut self.identity.served, model);
-                }
+            EventKind::ModelSeen { model, place } => {
+                self.model_reported(model, place);
                 None
             }
-            EventKind::Usage { usage, cost_usd, .. } => {
+            EventKind::Usage { usage, cost_usd, models } => {
                 if !usage.is_zero() {
                     self.usage = Some(usage.clone());
                 }
                 if cost_usd.is_some() {
                     self.cost_usd = *cost_usd;
+                }
+                for model in models.keys() {
+                    self.model_reported(model, "usage");
                 }
                 None
             }
@@ -206,6 +229,70 @@ impl Fold {
         }
     }
 
+    fn message(&mut self, text: &str, cut_bytes: u64) {
+        // After a cut nothing is added, so that no answer has a hole in it.
+        let fits = !self.text_cut && self.text.len() + text.len() <= ANSWER_LIMIT_BYTES;
+        if fits {
+            self.text.push_str(text);
+        }
+        self.text_cut |= !fits || cut_bytes > 0;
+    }
+
+    fn tool_call(&mut self, id: &str, tool: &str) {
+        if !self.calls.is_new(id) {
+            return;
+        }
+        self.tool_calls += 1;
+        self.text.clear();
+        self.text_cut = false;
+        if self.tools.len() < LIST_LIMIT {
+            self.tools.insert(text::head(id, NAME_LIMIT_BYTES), text::head(tool, NAME_LIMIT_BYTES));
+        }
+    }
+
+    fn tool_update(&mut self, id: &str, status: ToolStatus, output: &str) {
+        if status == ToolStatus::Running {
+            return;
+        }
+        let tool = self.tools.remove(&text::head(id, NAME_LIMIT_BYTES));
+        if status == ToolStatus::Denied && self.denied.is_new(id) {
+            self.denial_count += 1;
+            if self.denials.len() < LIST_LIMIT {
+                self.denials.push(Denial {
+                    tool: tool.unwrap_or_else(|| "unknown".to_owned()),
+                    evidence: text::head(output, NAME_LIMIT_BYTES),
+                });
+            }
+        }
+    }
+
+    fn permission_decided(&mut self, tool: &str, decision: PermissionDecision, by: &str) -> Option<Terminal> {
+        self.open_permission = None;
+        let tool = text::head(tool, NAME_LIMIT_BYTES);
+        let record = PermissionRecord { tool: tool.clone(), decision, by: text::head(by, NAME_LIMIT_BYTES) };
+        // The stream and the session log may both tell the same decision.
+        if self.permissions.len() < LIST_LIMIT && self.permissions.last() != Some(&record) {
+            self.permissions.push(record);
+        }
+        (decision == PermissionDecision::Cancelled).then(|| {
+            let cause = permission_cancelled(&tool);
+            self.permission_cancelled.get_or_insert(tool);
+            settled(Rank::Permission, Status::PermissionCancelled, cause)
+        })
+    }
+
+    /// The agent's own words about the model: they count where the wire is silent.
+    fn model_reported(&mut self, model: &str, place: &str) {
+        if self.reported_mismatch.is_none() && !self.served_as.iter().any(|s| s == model) {
+            self.reported_mismatch =
+                Some((text::head(model, NAME_LIMIT_BYTES), text::head(place, NAME_LIMIT_BYTES)));
+        }
+        if self.identity.evidence != ModelEvidence::Wire {
+            self.identity.evidence = ModelEvidence::AgentReport;
+            Self::remember(&mut self.identity.served, model);
+        }
+    }
+
     fn response(&mut self, kind: &EventKind) -> Option<Terminal> {
         let EventKind::ModelResponse {
             request, class, status, finish_reason, served_model, usage, cut, ..
@@ -213,40 +300,58 @@ impl Fold {
         else {
             return None;
         };
-        self.failure = LastFailure::of(kind).or(self.failure.take().filter(|_| *class != self.main_class));
         if let Some(u) = usage {
             self.wire_usage.get_or_insert_with(Usage::default).add(u);
         }
-        if *class != self.main_class || *status != Some(200) {
+        let failure = Failure::of(kind);
+        if *class != self.main_class {
+            if failure.is_some() || self.side_failure.as_ref().is_some_and(|f| f.class == *class) {
+                self.side_failure = failure;
+            }
             return None;
         }
-        self.last_turn =
-            Some(TurnResponse { cut: *cut, finish_reason: finish_reason.clone(), request: *request });
+        // What the agent asks after its result (and what its end cuts off) says nothing about the result.
+        if self.result_request.is_none_or(|last| *request <= last) {
+            self.turn_failure = failure;
+            if *status == Some(200) {
+                self.last_turn = Some(TurnResponse {
+                    cut: *cut,
+                    finish_reason: finish_reason.as_deref().map(|r| text::head(r, NAME_LIMIT_BYTES)),
+                    request: *request,
+                });
+            }
+        }
+        if *status != Some(200) {
+            return None;
+        }
         let served = served_model.as_ref()?;
         if self.identity.evidence != ModelEvidence::Wire {
             self.identity.evidence = ModelEvidence::Wire;
             self.identity.served.clear();
         }
         Self::remember(&mut self.identity.served, served);
-        if self.identity.per_turn.len() < LIST_LIMIT || self.identity.per_turn.contains_key(served) {
-            *self.identity.per_turn.entry(served.clone()).or_default() += 1;
+        let name = text::head(served, NAME_LIMIT_BYTES);
+        if self.identity.per_turn.len() < LIST_LIMIT || self.identity.per_turn.contains_key(&name) {
+            *self.identity.per_turn.entry(name.clone()).or_default() += 1;
         }
-        (!self.served_as.contains(served)).then(|| Terminal {
-            rank: Rank::Mismatch,
-            kind: TerminalKind::Settled(
-                Status::ModelMismatch,
-                Box::new(
-                    Cause::new(
-                        "served-model-mismatch",
-                        Boundary::Model,
-                        format!("response {request}"),
-                        format!("`{}` was asked and `{served}` answered", self.identity.asked),
-                    )
-                    .with_evidence(format!("accepted names: {}", self.served_as.join(", ")))
-                    .with_remedy("ask for the model that the endpoint serves, or use another endpoint"),
-                ),
-            ),
-        })
+        if self.served_as.contains(served) {
+            return None;
+        }
+        let cause = self.served_mismatch(format!("response {request}"), &name);
+        self.wire_mismatch.get_or_insert_with(|| cause.clone());
+        Some(settled(Rank::Mismatch, Status::ModelMismatch, cause))
+    }
+
+    /// The cause for an answer by a model that was not asked for.
+    pub(super) fn served_mismatch(&self, step: String, served: &str) -> Cause {
+        Cause::new(
+            "served-model-mismatch",
+            Boundary::Model,
+            step,
+            format!("`{}` was asked and `{served}` answered", self.identity.asked),
+        )
+        .with_evidence(format!("accepted names: {}", self.served_as.join(", ")))
+        .with_remedy("ask for the model that the endpoint serves, or use another endpoint")
     }
 
     fn network(
@@ -256,12 +361,12 @@ impl Fold {
         code: &str,
         detail: &str,
     ) -> Option<Terminal> {
-        if verdict != NetworkVerdict::Allowed {
+        if verdict != NetworkVerdict::Allowed
+            && (self.network_refusals.len() < LIST_LIMIT || self.network_refusals.contains_key(code))
+        {
             *self.network_refusals.entry(code.to_owned()).or_default() += 1;
         }
-        let settled = |rank, status, cause| {
-            Some(Terminal { rank, kind: TerminalKind::Settled(status, Box::new(cause)) })
-        };
+        let settled = |rank, status, cause| Some(settled(rank, status, cause));
         match code {
             network_code::TOOLSET_MISMATCH => settled(
                 Rank::Typed,
@@ -286,7 +391,11 @@ impl Fold {
                 )
                 .with_evidence(detail),
             ),
-            network_code::RETRY_STORM => Some(Terminal { rank: Rank::Typed, kind: TerminalKind::RetryStorm }),
+            // Without a failed main turn it is another class that failed, and the turn may well go on.
+            network_code::RETRY_STORM => self
+                .turn_failure
+                .is_some()
+                .then_some(Terminal { rank: Rank::Typed, kind: TerminalKind::RetryStorm }),
             _ => None,
         }
     }
@@ -294,13 +403,8 @@ impl Fold {
     fn note(&mut self, source: Source, code: &str, note: &str) -> Option<Terminal> {
         match code {
             note_code::CANCEL_REQUESTED if source == Source::Stockade => {
-                return Some(Terminal {
-                    rank: Rank::Cancelled,
-                    kind: TerminalKind::Settled(
-                        Status::Cancelled,
-                        Box::new(Cause::new("cancelled", Boundary::Order, "signal", note)),
-                    ),
-                });
+                let cause = Cause::new("cancelled", Boundary::Order, "signal", note);
+                return Some(settled(Rank::Cancelled, Status::Cancelled, cause));
             }
             note_code::STOPPED if source == Source::Stockade => self.stopped_by_us = true,
             note_code::STDOUT_NOISE => {
@@ -318,11 +422,13 @@ impl Fold {
     }
 
     fn turn_ended(&mut self, outcome: &TurnOutcome) -> Terminal {
-        let settled =
-            |rank, status, cause| Terminal { rank, kind: TerminalKind::Settled(status, Box::new(cause)) };
         match outcome {
             TurnOutcome::Success { answer } => {
-                self.result_text.clone_from(answer);
+                // The first result is the answer; another one is an afterthought.
+                if self.result_request.is_none() {
+                    self.result_text.clone_from(answer);
+                    self.result_request = Some(self.last_request);
+                }
                 Terminal { rank: Rank::Result, kind: TerminalKind::Result }
             }
             TurnOutcome::Refusal { text } => settled(
@@ -332,18 +438,14 @@ impl Fold {
                     .with_evidence(text.clone()),
             ),
             TurnOutcome::Cancelled { permission } => {
-                match permission.clone().or_else(|| self.last_permission.clone()) {
-                    Some(tool) => permission_cancelled(&tool),
-                    None => settled(
-                        Rank::Typed,
-                        Status::ProviderError,
-                        Cause::new(
-                            "agent-cancelled",
-                            Boundary::Output,
-                            "turn",
-                            "the agent cancelled its turn",
-                        ),
-                    ),
+                let named = permission.as_ref().map(|tool| text::head(tool, NAME_LIMIT_BYTES));
+                match named.or_else(|| self.open_permission.take()) {
+                    Some(tool) => {
+                        let cause = permission_cancelled(&tool);
+                        self.permission_cancelled.get_or_insert(tool);
+                        settled(Rank::Permission, Status::PermissionCancelled, cause)
+                    }
+                    None => Terminal { rank: Rank::Typed, kind: TerminalKind::AgentCancelled },
                 }
             }
             TurnOutcome::MaxTurns => settled(
@@ -356,34 +458,28 @@ impl Fold {
                 Status::IncompleteOutput,
                 output_cause("max-tokens", "answer", "the answer was cut by the model's token limit"),
             ),
-            TurnOutcome::Error { text, http_status } => {
-                self.agent_words = Some(text::head(text, 2_000));
-                Terminal {
-                    rank: Rank::Typed,
-                    kind: TerminalKind::AgentError { text: text.clone(), http_status: *http_status },
-                }
-            }
+            TurnOutcome::Error { text, http_status } => Terminal {
+                rank: Rank::Typed,
+                kind: TerminalKind::AgentError { text: text::head(text, 2_000), http_status: *http_status },
+            },
         }
     }
 }
 
-fn permission_cancelled(tool: &str) -> Terminal {
-    Terminal {
-        rank: Rank::Permission,
-        kind: TerminalKind::Settled(
-            Status::PermissionCancelled,
-            Box::new(
-                Cause::new(
-                    "permission-cancelled",
-                    Boundary::ProviderPermission,
-                    format!("permission for {tool}"),
-                    format!("the agent cancelled its turn at a permission prompt for `{tool}` that nobody could answer"),
-                )
-                .with_evidence(format!("tool: {tool}"))
-                .with_remedy("use Stockade's own profile of this provider: its permission strategy never prompts"),
-            ),
-        ),
-    }
+fn settled(rank: Rank, status: Status, cause: Cause) -> Terminal {
+    Terminal { rank, kind: TerminalKind::Settled(status, Box::new(cause)) }
+}
+
+/// The cause for a turn that ended at a permission prompt.
+pub(super) fn permission_cancelled(tool: &str) -> Cause {
+    Cause::new(
+        "permission-cancelled",
+        Boundary::ProviderPermission,
+        format!("permission for {tool}"),
+        format!("the agent cancelled its turn at a permission prompt for `{tool}` that nobody could answer"),
+    )
+    .with_evidence(format!("tool: {tool}"))
+    .with_remedy("use Stockade's own profile of this provider: its permission strategy never prompts")
 }
 
 fn limit_reached(limit: &str, value: &str, measured: &str) -> Terminal {
@@ -393,15 +489,8 @@ fn limit_reached(limit: &str, value: &str, measured: &str) -> Terminal {
         "memory" => (Rank::OutOfMemory, Status::OutOfMemory, "the memory limit was passed"),
         _ => (Rank::LimitReached, Status::LimitReached, "a limit was reached"),
     };
-    Terminal {
-        rank,
-        kind: TerminalKind::Settled(
-            status,
-            Box::new(
-                Cause::new(format!("limit-{limit}"), Boundary::Limit, limit, format!("{what} ({value})"))
-                    .with_evidence(format!("measured: {measured}"))
-                    .with_remedy(format!("raise the limit `{limit}` if the work needs it")),
-            ),
-        ),
-    }
+    let cause = Cause::new(format!("limit-{limit}"), Boundary::Limit, limit, format!("{what} ({value})"))
+        .with_evidence(format!("measured: {measured}"))
+        .with_remedy(format!("raise the limit `{limit}` if the work needs it"));
+    settled(rank, status, cause)
 }

@@ -1,6 +1,11 @@
 //! From the fold to the ending.
 
-use super::{AgentExit, Ending, Terminal, TerminalKind, fold::Fold, output_cause};
+use super::{
+    AgentExit, Ending, ModelEvidence, Terminal, TerminalKind,
+    fold::{Fold, permission_cancelled},
+    output_cause,
+    wire::Failure,
+};
 use crate::{
     changes::Changes,
     status::{Boundary, Cause, FailurePhase, Status},
@@ -19,13 +24,15 @@ pub(super) fn ending(
     changes: &Changes,
 ) -> Ending {
     let answer = answer(&fold);
+    let text = answer.text;
     let verdict = match settled.map(|t| t.kind) {
-        Some(TerminalKind::Result) => result_checks(&fold, answer.as_deref()),
+        Some(TerminalKind::Result) => result_checks(&fold, text),
         Some(TerminalKind::Settled(status, cause)) => {
             Verdict::Failed(status, cause, FailurePhase::Invocation)
         }
         Some(TerminalKind::AgentError { text, http_status }) => agent_error(&fold, &text, http_status),
-        Some(TerminalKind::RetryStorm) => match &fold.failure {
+        Some(TerminalKind::AgentCancelled) => agent_cancelled(&fold),
+        Some(TerminalKind::RetryStorm) => match fold.failure() {
             Some(f) => wire_verdict(f),
             None => failed(
                 Status::ProviderError,
@@ -37,19 +44,31 @@ pub(super) fn ending(
                 ),
             ),
         },
-        None => without_result(&fold, exit, answer.as_deref()),
+        None => without_result(&fold, exit, text),
     };
     let mut notes = fold.notes.clone();
-    if let (Verdict::Complete, Some(AgentExit { code: Some(code), .. })) = (&verdict, exit)
-        && code != 0
-        && !fold.stopped_by_us
-    {
-        notes.push(format!("the agent exited with {code} after a proper result; the answer is kept"));
+    let complete = matches!(verdict, Verdict::Complete);
+    match exit.filter(|_| complete && !fold.stopped_by_us) {
+        Some(AgentExit { signal: Some(signal), .. }) => {
+            notes.push(format!(
+                "the agent was killed by signal {signal} after a proper result; the answer is kept"
+            ));
+        }
+        Some(AgentExit { code: Some(code), .. }) if code != 0 => {
+            notes.push(format!("the agent exited with {code} after a proper result; the answer is kept"));
+        }
+        _ => {}
     }
-    if matches!(verdict, Verdict::Complete) && fold.model_requests == 0 {
+    if complete && fold.model_requests == 0 {
         notes.push(
             "no model request was seen on the wire: the answer rests on the agent's words alone".to_owned(),
         );
+    }
+    if complete && let Some(line) = &fold.first_noise {
+        notes.push(format!("{} line(s) on stdout are not of the agent's format: {line}", fold.noise_lines));
+    }
+    if answer.cut {
+        notes.push("the answer was too long to be kept whole here; the transcript has all of it".to_owned());
     }
     if !changes.complete {
         notes.push("the workspace was too large to be walked whole; changes are incomplete".to_owned());
@@ -62,8 +81,8 @@ pub(super) fn ending(
         status,
         cause,
         phase,
-        partial: answer.is_some() && status != Status::Complete,
-        answer,
+        partial: text.is_some() && (status != Status::Complete || answer.cut),
+        answer: text.map(str::to_owned),
         notes,
         session: fold.session,
         usage: fold.usage.or(fold.wire_usage),
@@ -78,16 +97,27 @@ pub(super) fn ending(
     }
 }
 
-fn answer(fold: &Fold) -> Option<String> {
-    let text = fold.result_text.as_deref().filter(|t| !t.trim().is_empty()).unwrap_or(&fold.text);
-    (!text.trim().is_empty()).then(|| text.to_owned())
+/// The answer as far as it was kept.
+#[derive(Clone, Copy)]
+struct Answer<'f> {
+    text: Option<&'f str>,
+    cut: bool,
+}
+
+/// What the agent repeats in its result, or what it wrote since its last tool call.
+fn answer(fold: &Fold) -> Answer<'_> {
+    let written = |text: &str| !text.trim().is_empty();
+    match fold.result_text.as_deref().filter(|t| written(t)) {
+        Some(text) => Answer { text: Some(text), cut: false },
+        None => Answer { text: Some(fold.text.as_str()).filter(|t| written(t)), cut: fold.text_cut },
+    }
 }
 
 fn failed(status: Status, cause: Cause) -> Verdict {
     Verdict::Failed(status, Box::new(cause), FailurePhase::Invocation)
 }
 
-fn wire_verdict(failure: &super::wire::LastFailure) -> Verdict {
+fn wire_verdict(failure: &Failure) -> Verdict {
     let (status, cause) = failure.verdict();
     failed(status, cause)
 }
@@ -96,19 +126,20 @@ fn wire_verdict(failure: &super::wire::LastFailure) -> Verdict {
 fn result_checks(fold: &Fold, answer: Option<&str>) -> Verdict {
     let postprocess =
         |status, cause: Cause| Verdict::Failed(status, Box::new(cause), FailurePhase::Postprocess);
+    if let Some(cause) = &fold.wire_mismatch {
+        return postprocess(Status::ModelMismatch, cause.clone());
+    }
+    if let Some(tool) = &fold.permission_cancelled {
+        return postprocess(Status::PermissionCancelled, permission_cancelled(tool));
+    }
+    if let Some(f) = &fold.turn_failure {
+        return wire_verdict(f);
+    }
+    if let Some(cause) = stream_cut(fold) {
+        return postprocess(Status::IncompleteOutput, cause);
+    }
     if let Some(turn) = &fold.last_turn {
         let step = format!("response {}", turn.request);
-        if turn.cut {
-            return postprocess(
-                Status::IncompleteOutput,
-                output_cause(
-                    "stream-cut",
-                    &step,
-                    "the model's answer was cut off on the wire, though the agent reports success",
-                )
-                .with_remedy("run it again; if it happens often, look at the endpoint and proxies between"),
-            );
-        }
         match turn.finish_reason.as_deref() {
             Some("length" | "max_tokens") => {
                 return postprocess(
@@ -125,32 +156,66 @@ fn result_checks(fold: &Fold, answer: Option<&str>) -> Verdict {
             _ => {}
         }
     }
-    if fold.last_turn.is_none()
-        && let Some(f) = &fold.failure
+    if let Some((model, place)) = &fold.reported_mismatch
+        && fold.identity.evidence != ModelEvidence::Wire
     {
-        return wire_verdict(f);
+        return postprocess(
+            Status::ModelMismatch,
+            fold.served_mismatch(format!("agent's report ({place})"), model),
+        );
     }
     if answer.is_none() {
-        return postprocess(
-            Status::NoResult,
-            output_cause("empty-answer", "answer", "the agent reported success without an answer"),
-        );
+        return match fold.failure() {
+            Some(f) => wire_verdict(f),
+            None => postprocess(
+                Status::NoResult,
+                output_cause("empty-answer", "answer", "the agent reported success without an answer"),
+            ),
+        };
     }
     Verdict::Complete
 }
 
+/// The cause for a last main turn whose answer was cut off on the wire.
+fn stream_cut(fold: &Fold) -> Option<Cause> {
+    let turn = fold.last_turn.as_ref().filter(|t| t.cut)?;
+    Some(
+        output_cause(
+            "stream-cut",
+            &format!("response {}", turn.request),
+            "the model's answer was cut off on the wire, whatever the agent says",
+        )
+        .with_remedy("run it again; if it happens often, look at the endpoint and proxies between"),
+    )
+}
+
+/// The agent cancelled its turn; its log may have told the reason later than its stream told the end.
+fn agent_cancelled(fold: &Fold) -> Verdict {
+    match &fold.permission_cancelled {
+        Some(tool) => failed(Status::PermissionCancelled, permission_cancelled(tool)),
+        None => failed(
+            Status::ProviderError,
+            Cause::new("agent-cancelled", Boundary::Output, "turn", "the agent cancelled its turn"),
+        ),
+    }
+}
+
 /// The agent stated an error: the wire says what it was, where it saw one.
 fn agent_error(fold: &Fold, text: &str, http_status: Option<u16>) -> Verdict {
-    if let Some(f) = &fold.failure {
+    if let Some(f) = fold.failure() {
         let (status, cause) = f.verdict();
         return failed(status, cause.with_evidence(text));
     }
-    let cause =
-        Cause::new("unclassified", Boundary::Model, "agent", "the agent stated an error").with_evidence(text);
+    if let Some(cause) = stream_cut(fold) {
+        return failed(Status::IncompleteOutput, cause.with_evidence(text));
+    }
     match http_status {
-        Some(401) => failed(Status::Unauthenticated, cause),
-        Some(429) => failed(Status::ProviderBusy, cause),
-        _ => failed(Status::ProviderError, cause),
+        Some(http) if http >= 400 => wire_verdict(&Failure::stated_by_agent(http, text)),
+        _ => failed(
+            Status::ProviderError,
+            Cause::new("unclassified", Boundary::Model, "agent", "the agent stated an error")
+                .with_evidence(text),
+        ),
     }
 }
 
@@ -169,7 +234,7 @@ fn without_result(fold: &Fold, exit: Option<AgentExit>, answer: Option<&str>) ->
             ),
         );
     }
-    if let Some(f) = &fold.failure {
+    if let Some(f) = fold.failure() {
         return wire_verdict(f);
     }
     let noise = |cause: Cause| match &fold.first_noise {
@@ -189,6 +254,9 @@ fn without_result(fold: &Fold, exit: Option<AgentExit>, answer: Option<&str>) ->
                 )),
             );
         }
+    }
+    if let Some(cause) = stream_cut(fold) {
+        return failed(Status::IncompleteOutput, cause);
     }
     if fold.unterminated {
         return failed(

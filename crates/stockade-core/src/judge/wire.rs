@@ -7,9 +7,9 @@ use crate::{
 
 /// A failed answer, kept until an answer of the same class succeeds.
 #[derive(Clone, Debug)]
-pub(super) struct LastFailure {
-    request: u64,
-    class: String,
+pub(super) struct Failure {
+    step: String,
+    pub(super) class: String,
     status: Option<u16>,
     failure: Option<String>,
     content_type: Option<String>,
@@ -21,7 +21,7 @@ pub(super) struct LastFailure {
 const QUOTA_WORDS: [&str; 8] =
     ["quota", "usage limit", "billing", "credit", "spend limit", "out of usage", "monthly", "weekly limit"];
 
-impl LastFailure {
+impl Failure {
     /// The failure in a response, if it is one.
     pub(super) fn of(kind: &EventKind) -> Option<Self> {
         let EventKind::ModelResponse {
@@ -40,11 +40,11 @@ impl LastFailure {
             return None;
         };
         let html = content_type.as_deref().is_some_and(|c| c.contains("html"));
-        let answered = *status == Some(200) && failure.is_none() && !html;
-        // An answer without a finish reason that was not cut was no answer of a model either.
-        let empty = answered && finish_reason.is_none() && !*cut;
-        (!answered || empty).then(|| Self {
-            request: *request,
+        // An answer that was cut is judged as such; one without a finish reason was no answer of a model.
+        let answered =
+            *status == Some(200) && !html && (*cut || failure.is_none() && finish_reason.is_some());
+        (!answered).then(|| Self {
+            step: format!("response {request} ({class})"),
             class: class.clone(),
             status: *status,
             failure: failure.clone(),
@@ -54,9 +54,22 @@ impl LastFailure {
         })
     }
 
+    /// An HTTP error that only the agent tells of.
+    pub(super) fn stated_by_agent(status: u16, text: &str) -> Self {
+        Self {
+            step: "agent".to_owned(),
+            class: String::new(),
+            status: Some(status),
+            failure: None,
+            content_type: None,
+            retry_after_s: None,
+            error: Some(text.to_owned()),
+        }
+    }
+
     /// The ending it stands for.
     pub(super) fn verdict(&self) -> (Status, Cause) {
-        let step = format!("response {} ({})", self.request, self.class);
+        let step = &self.step;
         let says = self.error.clone().unwrap_or_default();
         let make = |status, code: &str, boundary, message: String, remedy: &str| {
             let mut cause = Cause::new(code, boundary, step.clone(), message);
@@ -78,7 +91,9 @@ impl LastFailure {
             let message = format!("the endpoint gave no answer ({code})");
             return make(Status::ProviderUnreachable, &code, Boundary::Model, message, remedy);
         };
-        if self.content_type.as_deref().is_some_and(|c| c.contains("html")) {
+        // The page of an overloaded proxy says as much as any other body of that status.
+        let html = self.content_type.as_deref().is_some_and(|c| c.contains("html"));
+        if html && !matches!(http, 429 | 503 | 529) {
             return make(
                 Status::ProviderError,
                 "html-answer",

@@ -87,7 +87,9 @@ pub(super) fn order(order: &Order, profile: &Profile) -> Result<(), Refusal> {
     }
     if let Some(url) = &order.endpoint.url {
         let (scheme, rest) = url.split_once("://").unwrap_or(("", ""));
-        if !matches!(scheme, "http" | "https") || rest.is_empty() || rest.contains('@') {
+        let hostless = rest.is_empty() || rest.starts_with(['/', '?', '#', ':']);
+        let unprintable = url.chars().any(|c| c.is_whitespace() || c.is_control());
+        if !matches!(scheme, "http" | "https") || hostless || unprintable || rest.contains('@') {
             return Err(usage(
                 "endpoint-url",
                 "endpoint",

@@ -20,12 +20,6 @@ use crate::{
 pub const HOME: &str = "/home/agent";
 /// The provider's folder inside the fence.
 pub const PROVIDER_FOLDER: &str = "/provider";
-/// The port of the model listener inside the fence. Fixed, so that an argv means the same everywhere.
-pub const MODEL_PORT: u16 = 8080;
-/// The base URL an agent is given.
-pub const BASE_URL: &str = "http://127.0.0.1:8080/v1";
-/// What an agent is given as its key: worthless anywhere else.
-const PLACEHOLDER_KEY: &str = "stockade-placeholder";
 
 pub(super) fn assemble(
     order: &Order,
@@ -49,8 +43,8 @@ pub(super) fn assemble(
         ("session", order.session.clone()),
         ("model", model.asked.clone()),
         ("effort", order.effort.clone().unwrap_or_default()),
-        ("base_url", BASE_URL.to_owned()),
-        ("placeholder_key", PLACEHOLDER_KEY.to_owned()),
+        ("base_url", format!("http://127.0.0.1:{}/v1", order.listener.port)),
+        ("placeholder_key", order.listener.placeholder_key.clone()),
         ("prompt_file", prompt_file.as_ref().map(|p| format!("{HOME}/{p}")).unwrap_or_default()),
         ("instructions", order.instructions.clone().unwrap_or_default()),
         ("provider", PROVIDER_FOLDER.to_owned()),
@@ -155,6 +149,7 @@ pub(super) fn assemble(
         stop: profile.stop.clone(),
         session: order.session.clone(),
         session_log,
+        placeholder_key: order.listener.placeholder_key.clone(),
         notes,
     })
 }

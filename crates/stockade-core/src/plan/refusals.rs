@@ -57,9 +57,12 @@ struct Missing {
 /// Every missing part at once, so that nobody fixes one only to meet the next.
 fn missing_needs(survey: &Survey, profile: &Profile) -> Vec<Missing> {
     let named = |step: &str| Refused { step: step.to_owned(), errno: 0, errno_name: String::new() };
-    profile
-        .sandbox
-        .needs
+    // Every sandbox that is kept runs inside the fence, whether its profile says so or not.
+    let mut needs = profile.sandbox.needs.clone();
+    if !needs.contains(&SandboxNeed::Nesting) {
+        needs.push(SandboxNeed::Nesting);
+    }
+    needs
         .iter()
         .filter_map(|need| match need {
             SandboxNeed::Landlock => survey.landlock.refused.as_ref().map(|r| Missing {
@@ -167,6 +170,11 @@ fn rung_remedy(survey: &Survey, refused: &Refused) -> String {
     if !survey.outer.intercepted_calls.is_empty() {
         return "start the container with a seccomp profile that allows user namespaces and mounts \
                 (Docker: `--security-opt seccomp=unconfined --security-opt systempaths=unconfined`), or start Stockade outside it"
+            .to_owned();
+    }
+    if refused.step.contains("(proc)") {
+        return "start the container with an unmasked /proc (Docker: `--security-opt systempaths=unconfined`): \
+                the kernel gives no fresh /proc where parts of the outer one are covered"
             .to_owned();
     }
     match refused.errno_name.as_str() {

@@ -1,1 +1,272 @@
-//! Snapshots of plans.
+//! Plans and refusals for every mode, host class and choice about the provider's own sandbox.
+
+mod hosts;
+mod orders;
+mod render;
+
+use std::path::PathBuf;
+
+use super::*;
+use crate::{
+    order::{EndpointOrder, Workspace, WorkspaceKind},
+    status::Status,
+};
+
+fn profile() -> LoadedProfile {
+    let profile = toml::from_str(include_str!("tests/profile.toml")).unwrap();
+    LoadedProfile { profile, digest: "aa".repeat(32) }
+}
+
+fn pin() -> Pin {
+    Pin {
+        provider: "sample".to_owned(),
+        version: Some("1.2.3".to_owned()),
+        path: PathBuf::from("/state/providers/sample/1.2.3/sample"),
+        sha256: "bb".repeat(32),
+        kind: PinKind::Stockade,
+    }
+}
+
+/// The least a caller says: a prompt, a linked worktree and a loopback endpoint.
+fn order() -> Order {
+    Order {
+        provider: "sample".to_owned(),
+        model: None,
+        effort: None,
+        mode: AccessMode::ReadOnly,
+        workspace: Workspace {
+            path: PathBuf::from("/work/tree"),
+            kind: WorkspaceKind::LinkedWorktree,
+            owner_uid: 1000,
+            owner_gid: 1000,
+            in_place: false,
+            idmap_refused: None,
+            objections: Vec::new(),
+        },
+        prompt: TextFacts { bytes: 12, sha256: "cc".repeat(32) },
+        instructions: None,
+        reads: Vec::new(),
+        writes: Vec::new(),
+        pass_env: Vec::new(),
+        endpoint: EndpointOrder {
+            url: Some("http://127.0.0.1:4000/v1".to_owned()),
+            api: None,
+            key_env: None,
+            key_present: false,
+            ca: None,
+        },
+        network: NetworkPolicy::Model,
+        provider_sandbox: ProviderSandbox::Replace,
+        provider_sandbox_source: "flag".to_owned(),
+        accept_missing: Vec::new(),
+        limits: Limits::default(),
+        session: "0198c0de-0000-7000-8000-000000000001".to_owned(),
+    }
+}
+
+fn planned(order: &Order, survey: &Survey) -> Result<LaunchPlan, Refusal> {
+    plan(order, &pin(), survey, &profile())
+}
+
+/// Every mode and choice on one host, as one text.
+fn matrix(survey: &Survey, workspace: &Workspace) -> String {
+    let mut out = String::new();
+    for mode in AccessMode::ALL {
+        for provider_sandbox in [ProviderSandbox::Keep, ProviderSandbox::Replace] {
+            let order = Order { mode, provider_sandbox, workspace: workspace.clone(), ..order() };
+            out += &format!("--- {} {}\n", mode.id(), provider_sandbox.id());
+            out += &render::outcome(&planned(&order, survey));
+        }
+    }
+    out
+}
+
+macro_rules! host_matrix {
+    ($($name:ident: $survey:expr, $workspace:expr;)*) => {$(
+        #[test]
+        fn $name() {
+            insta::assert_snapshot!(stringify!($name), matrix(&$survey, &$workspace));
+        }
+    )*};
+}
+
+host_matrix! {
+    host_plain: hosts::plain(), order().workspace;
+    host_no_landlock: hosts::no_landlock(), order().workspace;
+    host_landlock_eopnotsupp: hosts::landlock_eopnotsupp(), order().workspace;
+    host_no_bubblewrap: hosts::no_bubblewrap(), order().workspace;
+    host_setuid_bubblewrap: hosts::setuid_bubblewrap(), order().workspace;
+    host_no_landlock_no_bubblewrap: hosts::both_missing(), order().workspace;
+    host_no_userns: hosts::no_userns(), order().workspace;
+    host_userns_limit: hosts::userns_limit(), order().workspace;
+    host_apparmor: hosts::apparmor(), order().workspace;
+    host_masked_proc: hosts::masked_proc(), order().workspace;
+    host_docker: hosts::docker(), order().workspace;
+    host_in_landlock: hosts::in_landlock(), order().workspace;
+    host_claude_code_web: hosts::claude_code_web(), Workspace { owner_uid: 0, owner_gid: 0, ..order().workspace };
+    host_root_with_a_users_workspace: hosts::root(), order().workspace;
+    host_root_on_an_overlay: hosts::root(), Workspace {
+        idmap_refused: Some(hosts::refused("mount_setattr(IDMAP)", 22, "EINVAL")),
+        ..order().workspace
+    };
+    host_root_of_a_container: hosts::root_of_a_container(), order().workspace;
+}
+
+#[test]
+fn whole_plan_in_read_only() {
+    insta::assert_json_snapshot!(planned(&order(), &hosts::plain()).unwrap());
+}
+
+#[test]
+fn whole_plan_in_isolated_write_with_everything_said() {
+    let order = Order {
+        model: Some("m-alias".to_owned()),
+        effort: Some("high".to_owned()),
+        mode: AccessMode::IsolatedWrite,
+        instructions: Some("-v be brief {model}".to_owned()),
+        reads: vec![PathBuf::from("/data/in")],
+        writes: vec![PathBuf::from("/data/out")],
+        pass_env: vec!["LANGUAGE".to_owned()],
+        endpoint: EndpointOrder {
+            url: None,
+            api: Some(Api::Responses),
+            key_env: Some("SAMPLE_KEY".to_owned()),
+            key_present: true,
+            ca: Some(PathBuf::from("/etc/ca.pem")),
+        },
+        ..order()
+    };
+    insta::assert_json_snapshot!(planned(&order, &hosts::root()).unwrap());
+}
+
+#[test]
+fn a_plan_reads_back_as_it_was_written() {
+    for survey in [hosts::plain(), hosts::root(), hosts::claude_code_web()] {
+        let plan = planned(&order(), &survey).unwrap();
+        let text = serde_json::to_string(&plan).unwrap();
+        assert_eq!(serde_json::from_str::<LaunchPlan>(&text).unwrap(), plan);
+    }
+}
+
+#[test]
+fn a_prompt_never_travels_in_argv_nor_a_key_in_the_environment() {
+    let order = Order {
+        endpoint: EndpointOrder {
+            key_env: Some("SAMPLE_KEY".to_owned()),
+            key_present: true,
+            ..order().endpoint
+        },
+        pass_env: vec!["FOO".to_owned()],
+        ..order()
+    };
+    let plan = planned(&order, &hosts::plain()).unwrap();
+    assert_eq!(plan.prompt.file.as_deref(), Some("prompt.md"));
+    assert!(plan.argv.contains(&"/home/agent/prompt.md".to_owned()));
+    assert!(!plan.env.contains_key("SAMPLE_KEY") && !plan.env.contains_key("FOO"));
+    assert_eq!(plan.passed_env, ["FOO"]);
+}
+
+#[test]
+fn a_provider_without_a_sandbox_of_its_own_has_nothing_to_keep() {
+    let mut loaded = profile();
+    loaded.profile.sandbox.name = None;
+    loaded.profile.sandbox.needs.clear();
+    let keep = Order { provider_sandbox: ProviderSandbox::Keep, ..order() };
+    let plan = plan(&keep, &pin(), &hosts::no_bubblewrap(), &loaded).unwrap();
+    assert_eq!(plan.rung, Rung::Nsl);
+}
+
+#[test]
+fn a_sandbox_that_names_no_need_still_cannot_be_kept_inside_the_fence() {
+    let mut loaded = profile();
+    loaded.profile.sandbox.needs.clear();
+    let keep = Order { provider_sandbox: ProviderSandbox::Keep, ..order() };
+    let refusal = plan(&keep, &pin(), &hosts::plain(), &loaded).unwrap_err();
+    assert_eq!(refusal.status, Some(Status::SandboxUnavailable));
+    assert!(refusal.cause.message.ends_with("it lacks nesting"), "{}", refusal.cause.message);
+}
+
+#[test]
+fn the_first_rung_that_stands_is_taken_and_none_is_assumed() {
+    let mut survey = hosts::plain();
+    assert_eq!(planned(&order(), &survey).unwrap().rung, Rung::Nsl);
+    // `run` stops at the first rung that stands: a rung that was never tried is neither taken nor reported.
+    survey.rungs.truncate(1);
+    let plan = planned(&order(), &survey).unwrap();
+    assert_eq!((plan.rung, plan.rejected_rungs.len()), (Rung::Nsl, 0));
+    survey.rungs.clear();
+    let refusal = planned(&order(), &survey).unwrap_err();
+    assert_eq!((refusal.status, refusal.cause.code.as_str()), (Some(Status::SandboxUnavailable), "no-rung"));
+}
+
+#[test]
+fn git_is_mounted_read_only_over_a_writable_workspace_only() {
+    let kinds = [WorkspaceKind::Plain, WorkspaceKind::LinkedWorktree, WorkspaceKind::MainWorktree];
+    let mut seen = String::new();
+    for mode in AccessMode::ALL {
+        for kind in kinds {
+            let workspace = Workspace { kind, in_place: true, ..order().workspace };
+            let plan = planned(&Order { mode, workspace, ..order() }, &hosts::plain()).unwrap();
+            let mounts = plan.mounts.iter().map(render::mount).collect::<Vec<_>>().join(", ");
+            seen += &format!("{} {kind:?}: {mounts}\n", mode.id());
+        }
+    }
+    insta::assert_snapshot!(seen);
+}
+
+#[test]
+fn the_hosts_network_is_its_own_consent_for_nothing_but_the_network() {
+    let host = Order { network: NetworkPolicy::Host, ..order() };
+    let missing = |plan: &LaunchPlan| {
+        plan.guarantees.iter().filter(|g| !g.held).map(|g| (g.id, g.required)).collect::<Vec<_>>()
+    };
+    let plan = planned(&host, &hosts::plain()).unwrap();
+    assert_eq!(missing(&plan), [(Guarantee::Network, true)]);
+
+    // Without Landlock, abstract sockets of the host's services would be open too.
+    let refusal = planned(&host, &hosts::no_landlock()).unwrap_err();
+    insta::assert_snapshot!(render::refusal(&refusal));
+
+    let accepted = Order { accept_missing: vec![Guarantee::WriteConfinement], ..host };
+    let plan = planned(&accepted, &hosts::no_landlock()).unwrap();
+    assert_eq!(missing(&plan), [(Guarantee::WriteConfinement, true), (Guarantee::Network, true)]);
+}
+
+#[test]
+fn accepting_a_missing_guarantee_takes_nothing_away_that_can_be_held() {
+    let accepted = Order { accept_missing: Guarantee::ALL.to_vec(), ..order() };
+    assert_eq!(planned(&accepted, &hosts::plain()), planned(&order(), &hosts::plain()));
+}
+
+#[test]
+fn platforms_that_cannot_carry_a_fence_are_refused_by_name() {
+    for (kernel, machine, stands) in [
+        ("5.12.0", "x86_64", true),
+        ("6.18.44-fc-v595", "x86_64", true),
+        ("10.0", "x86_64", true),
+        ("5.11.22-generic", "x86_64", false),
+        ("4.4.0-19041-Microsoft", "x86_64", false),
+        ("6.1.0", "aarch64", false),
+        ("", "x86_64", false),
+        ("linux", "x86_64", false),
+        ("99999999999999999999.1", "x86_64", false),
+    ] {
+        let survey = Survey { kernel: kernel.to_owned(), machine: machine.to_owned(), ..hosts::plain() };
+        let outcome = planned(&order(), &survey);
+        assert_eq!(outcome.is_ok(), stands, "{kernel} {machine}");
+        if let Err(refusal) = outcome {
+            assert_eq!(refusal.status, Some(Status::PlatformUnsupported));
+            assert_eq!(refusal.exit_code(), 71);
+            assert!(refusal.cause.remedy.is_some());
+        }
+    }
+}
+
+#[test]
+fn a_profile_with_a_typo_is_refused_before_it_reaches_an_argv() {
+    let mut loaded = profile();
+    loaded.profile.launch.argv.push("{modle}".to_owned());
+    let refusal = plan(&order(), &pin(), &hosts::plain(), &loaded).unwrap_err();
+    assert_eq!((refusal.status, refusal.exit_code()), (None, 64));
+    assert!(refusal.cause.message.contains("{modle}"), "{}", refusal.cause.message);
+}

@@ -1,0 +1,139 @@
+//! Hosts as the survey measures them, one function per class. The values were measured on such hosts.
+
+use std::path::PathBuf;
+
+use crate::survey::{
+    BubblewrapFacts, CallerFacts, LandlockFacts, OuterFence, Refused, Rung, RungTrial, Survey,
+};
+
+pub(super) fn refused(step: &str, errno: i32, errno_name: &str) -> Refused {
+    Refused { step: step.to_owned(), errno, errno_name: errno_name.to_owned() }
+}
+
+fn trials(nsl: Option<Refused>, ns: Option<Refused>) -> Vec<RungTrial> {
+    vec![
+        RungTrial { rung: Rung::Nsl, refused: nsl, elapsed_us: 1_000 },
+        RungTrial { rung: Rung::Ns, refused: ns, elapsed_us: 1_000 },
+    ]
+}
+
+/// Everything on, an ordinary user.
+pub(super) fn plain() -> Survey {
+    Survey {
+        kernel: "6.18.44".to_owned(),
+        machine: "x86_64".to_owned(),
+        caller: CallerFacts { uid: 1000, gid: 1000, groups: vec![27], initial_user_namespace: true },
+        landlock: LandlockFacts { abi: Some(7), refused: None, layers_in_use: 0 },
+        seccomp_refused: None,
+        rungs: trials(None, None),
+        bubblewrap: BubblewrapFacts { path: Some(PathBuf::from("/usr/bin/bwrap")), setuid: false },
+        outer: OuterFence::default(),
+        lsm: Some("lockdown,capability,landlock,yama,apparmor".to_owned()),
+    }
+}
+
+fn landlock_missing(errno: i32, errno_name: &str) -> Survey {
+    let missing = refused("landlock_create_ruleset", errno, errno_name);
+    Survey {
+        landlock: LandlockFacts { abi: None, refused: Some(missing.clone()), layers_in_use: 0 },
+        rungs: trials(Some(missing), None),
+        lsm: None,
+        ..plain()
+    }
+}
+
+/// A kernel built without Landlock.
+pub(super) fn no_landlock() -> Survey {
+    landlock_missing(38, "ENOSYS")
+}
+
+/// A kernel with Landlock that is not on the `lsm=` list.
+pub(super) fn landlock_eopnotsupp() -> Survey {
+    landlock_missing(95, "EOPNOTSUPP")
+}
+
+/// No `bwrap` on PATH.
+pub(super) fn no_bubblewrap() -> Survey {
+    Survey { bubblewrap: BubblewrapFacts { path: None, setuid: false }, ..plain() }
+}
+
+/// A setuid `bwrap`.
+pub(super) fn setuid_bubblewrap() -> Survey {
+    Survey {
+        bubblewrap: BubblewrapFacts { path: Some(PathBuf::from("/usr/bin/bwrap")), setuid: true },
+        ..plain()
+    }
+}
+
+/// Neither Landlock nor bubblewrap.
+pub(super) fn both_missing() -> Survey {
+    Survey { bubblewrap: no_bubblewrap().bubblewrap, ..no_landlock() }
+}
+
+fn everywhere(step: &str, errno: i32, errno_name: &str) -> Survey {
+    let r = refused(step, errno, errno_name);
+    Survey { rungs: trials(Some(r.clone()), Some(r)), ..plain() }
+}
+
+/// `kernel.unprivileged_userns_clone=0`.
+pub(super) fn no_userns() -> Survey {
+    everywhere("clone(NEWUSER)", 1, "EPERM")
+}
+
+/// `user.max_user_namespaces=0`.
+pub(super) fn userns_limit() -> Survey {
+    everywhere("clone(NEWUSER)", 28, "ENOSPC")
+}
+
+/// User namespaces restricted by AppArmor.
+pub(super) fn apparmor() -> Survey {
+    everywhere("mount(MS_PRIVATE)", 13, "EACCES")
+}
+
+/// A container with covered parts of /proc and no seccomp filter.
+pub(super) fn masked_proc() -> Survey {
+    everywhere("fsmount(proc)", 1, "EPERM")
+}
+
+/// A container under Docker's default seccomp filter.
+pub(super) fn docker() -> Survey {
+    Survey {
+        caller: root().caller,
+        outer: OuterFence {
+            seccomp_filters: 1,
+            intercepted_calls: ["unshare=EPERM", "setns=EPERM", "mount=EPERM", "clone3=ENOSYS"]
+                .map(str::to_owned)
+                .to_vec(),
+            landlock_layers: 0,
+            no_new_privs: false,
+        },
+        bubblewrap: no_bubblewrap().bubblewrap,
+        ..no_userns()
+    }
+}
+
+/// Inside another program's Landlock domain.
+pub(super) fn in_landlock() -> Survey {
+    Survey {
+        landlock: LandlockFacts { abi: Some(7), refused: None, layers_in_use: 1 },
+        outer: OuterFence { landlock_layers: 1, no_new_privs: true, ..OuterFence::default() },
+        ..everywhere("mount(MS_PRIVATE)", 1, "EPERM")
+    }
+}
+
+/// Everything on, root.
+pub(super) fn root() -> Survey {
+    let caller = CallerFacts { uid: 0, gid: 0, groups: Vec::new(), initial_user_namespace: true };
+    Survey { caller, ..plain() }
+}
+
+/// Root of a container with a user namespace of its own.
+pub(super) fn root_of_a_container() -> Survey {
+    let caller = CallerFacts { initial_user_namespace: false, ..root().caller };
+    Survey { caller, ..plain() }
+}
+
+/// The cloud virtual machine of Claude Code on the web.
+pub(super) fn claude_code_web() -> Survey {
+    Survey { caller: root().caller, ..both_missing() }
+}

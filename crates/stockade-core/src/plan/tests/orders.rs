@@ -1,0 +1,159 @@
+//! Orders that cannot be carried out anywhere, and who is told what.
+
+use std::path::PathBuf;
+
+use super::{super::*, hosts, order, planned, render};
+use crate::{
+    order::{EndpointOrder, PROMPT_LIMIT_BYTES, Workspace, WorkspaceKind, WorkspaceObjection},
+    plan::checks::is_loopback,
+    status::Status,
+};
+
+fn endpoint(url: Option<&str>, key_env: Option<&str>, key_present: bool) -> Order {
+    let endpoint = EndpointOrder {
+        url: url.map(str::to_owned),
+        key_env: key_env.map(str::to_owned),
+        key_present,
+        ..order().endpoint
+    };
+    Order { endpoint, ..order() }
+}
+
+fn prompt(bytes: u64) -> Order {
+    Order { prompt: TextFacts { bytes, ..order().prompt }, ..order() }
+}
+
+fn workspace(mode: AccessMode, workspace: Workspace) -> Order {
+    Order { mode, workspace, ..order() }
+}
+
+fn main_tree(in_place: bool) -> Workspace {
+    Workspace { kind: WorkspaceKind::MainWorktree, in_place, ..order().workspace }
+}
+
+fn objection(modes: &[AccessMode]) -> Workspace {
+    let objection = WorkspaceObjection {
+        code: "credential-in-git-config".to_owned(),
+        modes: modes.to_vec(),
+        message: "`/work/tree/.git/config` holds a credential".to_owned(),
+        evidence: vec!["url in line 7".to_owned()],
+        remedy: "use a credential helper".to_owned(),
+    };
+    Workspace { objections: vec![objection], ..order().workspace }
+}
+
+#[test]
+fn each_bad_order_is_a_clear_refusal() {
+    let refused = [
+        ("empty prompt", prompt(0)),
+        ("prompt over the profile's limit", prompt(1_000_001)),
+        ("instructions over the limit", Order { instructions: Some("x".repeat(101)), ..order() }),
+        ("model with a space", Order { model: Some("a b".to_owned()), ..order() }),
+        ("model with a dash first", Order { model: Some("-m".to_owned()), ..order() }),
+        ("model that is empty", Order { model: Some(String::new()), ..order() }),
+        ("model with a quote", Order { model: Some("a\"b".to_owned()), ..order() }),
+        ("unknown effort", Order { effort: Some("maximal".to_owned()), ..order() }),
+        ("no network", Order { network: NetworkPolicy::None, ..order() }),
+        (
+            "unknown api",
+            Order { endpoint: EndpointOrder { api: Some(Api::Messages), ..order().endpoint }, ..order() },
+        ),
+        ("endpoint without a scheme", endpoint(Some("api.sample.test/v1"), None, false)),
+        ("endpoint of another scheme", endpoint(Some("ftp://127.0.0.1/v1"), None, false)),
+        ("endpoint without a host", endpoint(Some("https:///v1"), None, false)),
+        ("endpoint with a password", endpoint(Some("https://u:p@api.sample.test/v1"), None, false)),
+        ("endpoint with a line break", endpoint(Some("https://api.sample.test/\r\nx: y"), None, false)),
+        ("endpoint in plain text", endpoint(Some("http://api.sample.test/v1"), Some("K"), true)),
+        ("nothing to talk to", endpoint(None, None, false)),
+        ("endpoint without a key", endpoint(Some("https://api.sample.test/v1"), None, false)),
+        ("key that is not set", endpoint(None, Some("SAMPLE_KEY"), false)),
+        ("key that is not set for loopback", endpoint(Some("http://127.0.0.1:1/v1"), Some("K"), false)),
+        ("main working tree", workspace(AccessMode::IsolatedWrite, main_tree(false))),
+        ("objection", workspace(AccessMode::ReadOnly, objection(&AccessMode::ALL))),
+    ];
+    let mut seen = String::new();
+    for (name, order) in refused {
+        let refusal = planned(&order, &hosts::plain()).expect_err(name);
+        seen += &format!("--- {name}\n{}", render::refusal(&refusal));
+    }
+    insta::assert_snapshot!(seen);
+}
+
+#[test]
+fn what_is_delivered_is_not_refused() {
+    for (name, order) in [
+        ("prompt at the limit", prompt(1_000_000)),
+        ("model with every sign", Order { model: Some("ns/m:1.5-b_c@x+y".to_owned()), ..order() }),
+        ("instructions with braces", Order { instructions: Some("{model} {nothing}".to_owned()), ..order() }),
+        ("vendor with a key", endpoint(None, Some("SAMPLE_KEY"), true)),
+        ("own endpoint with a key", endpoint(Some("https://api.sample.test/v1"), Some("K"), true)),
+        ("main working tree to read", workspace(AccessMode::ReadOnly, main_tree(false))),
+        ("main working tree in place", workspace(AccessMode::IsolatedWrite, main_tree(true))),
+        (
+            "objection to another mode",
+            workspace(AccessMode::ReadOnly, objection(&[AccessMode::IsolatedWrite])),
+        ),
+        ("reads", Order { reads: vec![PathBuf::from("/data")], ..order() }),
+    ] {
+        let outcome = planned(&order, &hosts::plain());
+        assert!(outcome.is_ok(), "{name}: {outcome:?}");
+    }
+}
+
+#[test]
+fn no_profile_lifts_the_general_prompt_limit() {
+    let mut loaded = super::profile();
+    loaded.profile.models.prompt_limit_bytes = u64::MAX;
+    let refusal = plan(&prompt(PROMPT_LIMIT_BYTES + 1), &super::pin(), &hosts::plain(), &loaded).unwrap_err();
+    assert_eq!((refusal.status, refusal.cause.code.as_str()), (None, "prompt-too-large"));
+    assert!(plan(&prompt(PROMPT_LIMIT_BYTES), &super::pin(), &hosts::plain(), &loaded).is_ok());
+}
+
+#[test]
+fn the_order_is_judged_before_the_host() {
+    // An order that is wrong is a usage error on every host, so that the same command says the same everywhere.
+    let keep = |order: Order| Order { provider_sandbox: ProviderSandbox::Keep, ..order };
+    for survey in [hosts::claude_code_web(), hosts::docker(), hosts::no_userns()] {
+        assert_eq!(planned(&keep(prompt(0)), &survey).unwrap_err().exit_code(), 64);
+        let nobody = planned(&keep(endpoint(None, None, false)), &survey).unwrap_err();
+        assert_eq!(nobody.status, Some(Status::Unauthenticated));
+        assert_eq!(planned(&keep(order()), &survey).unwrap_err().status, Some(Status::SandboxUnavailable));
+    }
+}
+
+#[test]
+fn only_this_hosts_own_names_are_loopback() {
+    for (url, loopback) in [
+        ("http://127.0.0.1:80/v1", true),
+        ("http://127.8.9.1", true),
+        ("http://localhost/v1", true),
+        ("http://[::1]:8080", true),
+        ("http://localhost.example.com", false),
+        ("http://127.0.0.1.example.com", false),
+        ("http://example.com/?127.0.0.1", false),
+        ("http://example.com#@127.0.0.1", false),
+        ("http://10.0.0.1", false),
+        ("http://[::ffff:10.0.0.1]", false),
+        ("http://0.0.0.0", false),
+        ("127.0.0.1", false),
+    ] {
+        assert_eq!(is_loopback(url), loopback, "{url}");
+    }
+}
+
+#[test]
+fn a_model_is_known_by_its_name_its_aliases_and_the_endpoints_suffixes() {
+    let served = |model: Option<&str>| {
+        let order = Order { model: model.map(str::to_owned), ..order() };
+        let plan = planned(&order, &hosts::plain()).unwrap();
+        (plan.model.source, plan.model.served_as)
+    };
+    assert_eq!(
+        served(None),
+        ("profile-default".to_owned(), vec!["m-default".to_owned(), "m-default-build".to_owned()])
+    );
+    assert_eq!(
+        served(Some("m-alias")),
+        ("order".to_owned(), ["m-alias", "m-real", "m-real-2", "m-alias-build"].map(str::to_owned).to_vec())
+    );
+}
