@@ -1,5 +1,6 @@
 //! One download, in a thread of its own so that a wish to cancel never waits for the network.
 
+use std::error::Error as StdError;
 use std::io::{self, Read as _};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
@@ -152,7 +153,7 @@ fn from_client(url: &str, error: ureq::Error) -> PinError {
 fn is_tls(error: &ureq::Error) -> bool {
     match error {
         ureq::Error::Tls(_) | ureq::Error::Rustls(_) => true,
-        ureq::Error::Io(io) => io.get_ref().is_some_and(|inner| inner.is::<rustls::Error>()),
+        ureq::Error::Io(io) => io.get_ref().is_some_and(<dyn StdError + Send + Sync>::is::<rustls::Error>),
         _ => false,
     }
 }

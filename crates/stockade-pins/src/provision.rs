@@ -77,6 +77,10 @@ impl Store {
         watch: &mut dyn FnMut(Progress) -> ControlFlow<()>,
     ) -> Result<Provisioned, PinError> {
         let target = Target::choose(self.pins(), &request.spec, request.sha256)?;
+        // First without the lock: an intact version is found even where the caller may only read.
+        if let Some(installed) = self.intact(&target)? {
+            return Ok(Provisioned { installed, outcome: Outcome::AlreadyInstalled });
+        }
         let watch = &mut Watch(watch);
         let (providers, home) = self.make_folders(&target)?;
 
@@ -164,9 +168,9 @@ fn build(
     let is_tarball = matches!(source, Source::Tarball(_));
     let files = match source {
         Source::Tarball(file) => unpack(file, &target.files, &tree, watch)?,
-        Source::Bare { mut file, transform: given } => target
+        Source::Bare { mut file, name, transform: given } => target
             .sole_file()
-            .map(|wanted| TargetFile { transform: given, ..wanted.clone() })
+            .map(|wanted| TargetFile { from: name, transform: given, ..wanted.clone() })
             .map(|wanted| transform(&wanted, &mut file, &tree, watch))
             .into_iter()
             .collect::<Result<Vec<_>, _>>()?,

@@ -30,7 +30,7 @@ pub(crate) enum Source {
     /// A tarball of the package.
     Tarball(File),
     /// The executable alone, perhaps still compressed.
-    Bare { file: File, transform: Transform },
+    Bare { file: File, name: String, transform: Transform },
 }
 
 /// Downloads the tarball into the staging directory and checks the registry's digest of it.
@@ -66,7 +66,7 @@ pub(crate) fn from_file(
     }
     let brotli = path.extension().is_some_and(|extension| extension == "br") && start != ELF_MAGIC;
     let transform = if brotli { Transform::Brotli } else { Transform::None };
-    Ok(Source::Bare { file, transform })
+    Ok(Source::Bare { file, name: path.display().to_string(), transform })
 }
 
 fn open_source(path: &Path) -> Result<File, PinError> {

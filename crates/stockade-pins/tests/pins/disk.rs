@@ -5,7 +5,7 @@ use std::path::Path;
 
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags, mount, mount_remount, unmount};
-use stockade_pins::{PinErrorKind, Store};
+use stockade_pins::{Outcome, PinErrorKind, Store};
 
 use crate::package::Package;
 use crate::world::{World, request_from, run};
@@ -33,7 +33,7 @@ fn a_full_disk_is_told_and_nothing_is_left_on_it() {
     let package = Package::new();
     let world = World::new(package.pins());
     let file = world.write("grok", &package.program);
-    let _disk = Disk::mount(world.store.state(), c"size=256k,mode=0700");
+    let _disk = Disk::mount(world.store.state(), c"size=128k,mode=0700");
     let error = run(&world.store, &request_from(&file)).unwrap_err();
     assert_eq!(
         (error.kind(), error.errno()),
@@ -60,6 +60,7 @@ fn a_read_only_disk_is_told_and_what_is_installed_there_still_runs() {
     for _ in 0..2 {
         assert!(world.store.verify(&installed).unwrap().hashed);
     }
+    assert_eq!(run(&world.store, &request_from(&file)).unwrap().outcome, Outcome::AlreadyInstalled);
     let mut other = request_from(&file);
     other.spec = "grok@2.0.0".parse().unwrap();
     other.sha256 = Some(installed.record.sha256);

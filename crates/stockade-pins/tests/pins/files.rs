@@ -35,7 +35,7 @@ fn given_files_meet_the_same_checks() {
     *damaged.last_mut().unwrap() ^= 1;
     let mut longer = package.program.clone();
     longer.push(0);
-    let cut = brotli(&package.program[..1 << 19]);
+    let cut = brotli(&package.program[..1 << 17]);
     let world = World::new(package.pins());
     for (name, content, step) in [
         ("grok.tgz", damaged, Step::CheckIntegrity),
@@ -47,6 +47,7 @@ fn given_files_meet_the_same_checks() {
     ] {
         let error = run(&world.store, &request_from(&world.write(name, &content))).unwrap_err();
         assert_eq!((error.kind(), error.step()), (PinErrorKind::VerificationFailed, step), "{name}: {error}");
+        assert!(error.to_string().contains(&format!("/{name}")), "{error}");
         world.assert_nothing_left();
     }
 }

@@ -51,14 +51,14 @@ pub(crate) fn sha256(content: &[u8]) -> String {
     Sha256::digest(content).iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
 }
 
-/// An executable of about a megabyte that does not compress well.
+/// An executable of a quarter of a megabyte that does not compress well.
 pub(crate) fn program() -> Vec<u8> {
     let mut state = 0x9e37_79b9_u32;
     let noise = std::iter::repeat_with(|| {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         (state >> 24) as u8
     });
-    b"#!/bin/sh\nexit 0\n".iter().copied().chain(noise.take(1 << 20)).collect()
+    b"#!/bin/sh\nexit 0\n".iter().copied().chain(noise.take(1 << 18)).collect()
 }
 
 /// A package of one program, and the list of pins that vouches for it.
