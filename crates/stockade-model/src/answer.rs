@@ -227,7 +227,7 @@ async fn complete(stage: &Arc<Stage>, asked: Asked, record: Record) -> Result<Re
             &side
         }
     };
-    tokio::time::sleep(step.delay).await;
+    wait(step.delay).await;
     match &step.answer {
         Answer::Close => {
             record.complete(None);
@@ -235,6 +235,13 @@ async fn complete(stage: &Arc<Stage>, asked: Asked, record: Record) -> Result<Re
         }
         Answer::Http(answer) => Ok(http_answer(answer, record)),
         Answer::Completion(completion) => Ok(play_answer(completion.clone(), asked, record)),
+    }
+}
+
+/// Waits, but not for the next tick of the timer where there is nothing to wait for.
+async fn wait(pause: Duration) {
+    if !pause.is_zero() {
+        tokio::time::sleep(pause).await;
     }
 }
 

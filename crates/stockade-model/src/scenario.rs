@@ -1,24 +1,4 @@
 //! Scenarios: what the model says, step by step, as a file.
-//!
-//! A scenario is one JSON object with `version` (1), `name`, `steps` and optionally `otherwise`, the step that is
-//! played once the steps are used up (by default the text `Done.`). One scenario is one conversation. The keys of a
-//! step, all optional, say what happens in this order:
-//!
-//! | key | meaning |
-//! | --- | --- |
-//! | `delayMs` | waits before anything is answered |
-//! | `http` | answers with `{status, headers, contentType, body}` instead of a completion |
-//! | `think`, `text` | reasoning, then text: a string, or a list of pieces sent one by one |
-//! | `gapMs` | waits between the pieces |
-//! | `hold` | keeps the answer open until this name is released on the control socket |
-//! | `tools` | tool calls, `[{name, arguments}]`; a string as `arguments` is sent as it is, well-formed or not |
-//! | `end` | `finish` (default), `cut` (the stream ends properly, without finish reason), `abort` (the connection is dropped in the middle), `malformed` (an event that is not JSON, then the end), `hang` (nothing more, for ever), `close` (the connection is closed without any answer) |
-//! | `finish` | the finish reason (default `stop`, or `tool_calls` after tool calls) |
-//! | `model` | the served model (default: the one asked for) |
-//! | `usage` | `{inputTokens, cachedTokens, outputTokens, reasoningTokens}` |
-//! | `slowMs` | sends the answer byte by byte with this pause after each |
-//!
-//! `{{name}}` in texts, bodies and arguments stands for a variable that the caller supplies.
 
 mod file;
 mod step;
@@ -29,6 +9,26 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(crate) use step::{Answer, Completion, Ending, HttpAnswer, Step, ToolCall, Usage};
 
 /// A conversation as the model will hold it. Made by [`Scenario::parse`] only, and valid from then on.
+///
+/// A scenario is one JSON object with `version` (1), `name`, `steps` and optionally `otherwise`, the step that is
+/// played once the steps are used up (by default the text `Done.`). One scenario is one conversation. The keys of a
+/// step, all optional, say what happens in this order:
+///
+/// | key | meaning |
+/// | --- | --- |
+/// | `delayMs` | waits before anything is answered |
+/// | `http` | answers with `{status, headers, contentType, body}` instead of a completion |
+/// | `think`, `text` | reasoning, then text: a string, or a list of pieces sent one by one |
+/// | `gapMs` | waits between the pieces |
+/// | `hold` | keeps the answer open until this name is released on the control socket |
+/// | `tools` | tool calls, `[{name, arguments}]`; a string as `arguments` is sent as it is, well-formed or not |
+/// | `end` | `finish` (default), `cut` (the stream ends properly, without finish reason), `abort` (the connection is dropped in the middle), `malformed` (an event that is not JSON, then the end), `hang` (nothing more, for ever), `close` (the connection is closed without any answer) |
+/// | `finish` | the finish reason (default `stop`, or `tool_calls` after tool calls) |
+/// | `model` | the served model (default: the one asked for) |
+/// | `usage` | `{inputTokens, cachedTokens, outputTokens, reasoningTokens}` |
+/// | `slowMs` | sends the answer byte by byte with this pause after each |
+///
+/// `{{name}}` in texts, bodies and arguments stands for a variable that the caller supplies.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scenario {
     name: String,
@@ -45,10 +45,10 @@ pub enum ScenarioError {
         /// Length of the text in bytes.
         bytes: usize,
     },
-    /// The text is not JSON, or has a key or a value that no scenario has. The message names key, line and column.
-    #[error("the scenario is malformed: {source}")]
+    /// The text is not JSON, or has a key or a value that no scenario has.
+    #[error("the scenario is malformed")]
     Malformed {
-        /// What the parser said.
+        /// What the parser said; it names key, line and column.
         source: serde_json::Error,
     },
     /// The scenario is written for another version of this format.

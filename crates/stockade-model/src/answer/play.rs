@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::Stage;
 use super::body::{Aborted, Output};
+use super::{Stage, wait};
 use crate::scenario::{Completion, Ending};
 use crate::wire::Form;
 use crate::wire::chat::Encoder;
@@ -76,11 +76,11 @@ impl Play {
         }
         for piece in &completion.think {
             outlet.send(encoder.think(piece)).await?;
-            tokio::time::sleep(completion.gap).await;
+            wait(completion.gap).await;
         }
         for piece in &completion.text {
             outlet.send(encoder.text(piece)).await?;
-            tokio::time::sleep(completion.gap).await;
+            wait(completion.gap).await;
         }
         self.hold(record, outlet).await?;
         for (index, call) in completion.tools.iter().enumerate() {
@@ -141,7 +141,7 @@ impl Outlet {
         for index in 0..bytes.len() {
             let byte = bytes.slice(index..=index);
             self.output.send(Ok(byte)).await.map_err(|_| Gone)?;
-            tokio::time::sleep(pause).await;
+            wait(pause).await;
         }
         Ok(())
     }
@@ -154,7 +154,9 @@ impl Outlet {
         Ok(())
     }
 
+    /// Drops the connection. What was sent before shall arrive, and a connection that fails does not write any more.
     async fn abort(&self) -> Result<(), Gone> {
+        self.flush().await?;
         self.output.send(Err(Aborted)).await.map_err(|_| Gone)
     }
 }

@@ -4,6 +4,11 @@ fn parse(steps: &str) -> Result<Scenario, ScenarioError> {
     Scenario::parse(&format!(r#"{{"version":1,"name":"t","steps":[{steps}]}}"#))
 }
 
+/// What the parser says about a text.
+fn reason(text: &str) -> String {
+    std::error::Error::source(&Scenario::parse(text).unwrap_err()).unwrap().to_string()
+}
+
 fn completion(steps: &str) -> Completion {
     match &parse(steps).unwrap().step(0).answer {
         Answer::Completion(completion) => completion.clone(),
@@ -52,15 +57,10 @@ fn unknown_keys_are_named_with_their_line() {
         (r#"{"version":1,"name":"t","steps":[{"tools":[{"name":"a","args":{}}]}]}"#, "`args`"),
         (r#"{"version":1,"name":"t","steps":[{"text":"a","end":"explode"}]}"#, "`explode`"),
     ] {
-        let message = Scenario::parse(text).unwrap_err().to_string();
+        let message = reason(text);
         assert!(message.contains(key) && message.contains("line"), "{message}");
     }
-    assert!(
-        Scenario::parse("{\"version\":1,\"name\":\"t\",\"steps\":[\n{\"txt\":1}]}")
-            .unwrap_err()
-            .to_string()
-            .contains("line 2")
-    );
+    assert!(reason("{\"version\":1,\"name\":\"t\",\"steps\":[\n{\"txt\":1}]}").contains("line 2"));
 }
 
 #[test]
@@ -134,4 +134,12 @@ fn variables_are_filled_everywhere_and_nothing_else_is_touched() {
 fn a_variable_without_value_is_named() {
     let error = parse(r#"{"text":"a"},{"text":"{{workspace}}"}"#).unwrap().with_variables(&BTreeMap::new());
     assert_eq!(error.unwrap_err().to_string(), "steps[1]: no value for `{{workspace}}`");
+}
+
+#[test]
+fn the_examples_are_scenarios() {
+    let values = BTreeMap::from([("workspace".to_owned(), "/w".to_owned())]);
+    let example = Scenario::parse(include_str!("../../scenarios/grok-work.json")).unwrap();
+    assert_eq!((example.name(), example.step_count()), ("grok-work", 6));
+    example.with_variables(&values).unwrap();
 }

@@ -83,3 +83,16 @@ async fn the_control_socket_refuses_what_it_does_not_know() {
     model.stop().await.unwrap();
     assert!(!control.exists());
 }
+
+#[tokio::test]
+async fn a_delayed_answer_is_called_off_when_the_client_goes_away() {
+    let model = Model::start(r#"{"text":"late","delayMs":600000}"#).await;
+    let mut client = model.connect().await;
+    let request = turn(0);
+    tokio::select! {
+        reply = client.post(&request) => panic!("not delayed: {reply:?}"),
+        () = model.wait_for(|line| matches!(line, LogLine::Request(_))) => (),
+    }
+    client.hang_up();
+    model.wait_for(|line| matches!(line, LogLine::Answered(end) if !end.complete)).await;
+}
