@@ -1,0 +1,111 @@
+//! Which headers cross the gateway.
+
+use hyper::{
+    HeaderMap,
+    header::{
+        ACCEPT_ENCODING, AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, EXPECT, FORWARDED,
+        HOST, HeaderName, HeaderValue, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, RETRY_AFTER, SET_COOKIE, TE,
+        TRAILER, TRANSFER_ENCODING, UPGRADE,
+    },
+};
+
+use crate::{mask::Mask, policy::Prepared};
+
+/// Headers that concern one connection only (RFC 9110, 7.6.1).
+const HOP_BY_HOP: [HeaderName; 9] = [
+    CONNECTION,
+    HeaderName::from_static("keep-alive"),
+    PROXY_AUTHENTICATE,
+    PROXY_AUTHORIZATION,
+    HeaderName::from_static("proxy-connection"),
+    TE,
+    TRAILER,
+    TRANSFER_ENCODING,
+    UPGRADE,
+];
+
+/// What an agent sends and the gateway sets itself.
+const REPLACED: [HeaderName; 5] = [HOST, CONTENT_LENGTH, CONTENT_TYPE, ACCEPT_ENCODING, EXPECT];
+
+/// Credentials: none but the gateway's own reaches the endpoint.
+const CREDENTIALS: [HeaderName; 5] = [
+    AUTHORIZATION,
+    COOKIE,
+    HeaderName::from_static("x-api-key"),
+    HeaderName::from_static("api-key"),
+    HeaderName::from_static("x-goog-api-key"),
+];
+
+/// What could turn a call of the model into another request, or charge it to another account of the same key.
+const REDIRECTING: [HeaderName; 8] = [
+    FORWARDED,
+    HeaderName::from_static("x-original-url"),
+    HeaderName::from_static("x-rewrite-url"),
+    HeaderName::from_static("x-http-method"),
+    HeaderName::from_static("x-http-method-override"),
+    HeaderName::from_static("x-method-override"),
+    HeaderName::from_static("openai-organization"),
+    HeaderName::from_static("openai-project"),
+];
+
+/// The headers of a forwarded request. The body was read as JSON, so it is sent as JSON.
+pub(crate) fn to_endpoint(agent: &HeaderMap, prepared: &Prepared) -> HeaderMap {
+    let named = named_by_connection(agent);
+    let mut out = HeaderMap::with_capacity(agent.len() + 4);
+    for (name, value) in agent {
+        let dropped =
+            [&HOP_BY_HOP[..], &REPLACED, &CREDENTIALS, &REDIRECTING].iter().any(|l| l.contains(name))
+                || name.as_str().starts_with("x-forwarded-")
+                || named.contains(name);
+        if !dropped {
+            out.append(name, value.clone());
+        }
+    }
+    out.insert(HOST, prepared.host.clone());
+    out.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    out.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+    if let Some((name, value)) = &prepared.credential {
+        out.insert(name, value.clone());
+    }
+    out
+}
+
+/// The headers of an answer that passes to the agent.
+pub(crate) fn to_agent(endpoint: &HeaderMap, mask: &Mask) -> HeaderMap {
+    let named = named_by_connection(endpoint);
+    // With both, the length is not the one that counts.
+    let chunked = endpoint.contains_key(TRANSFER_ENCODING);
+    let mut out = HeaderMap::with_capacity(endpoint.len());
+    for (name, value) in endpoint {
+        let dropped = HOP_BY_HOP.contains(name)
+            || *name == SET_COOKIE
+            || (chunked && *name == CONTENT_LENGTH)
+            || named.contains(name)
+            || mask.finds(value.as_bytes());
+        if !dropped {
+            out.append(name, value.clone());
+        }
+    }
+    out
+}
+
+fn named_by_connection(headers: &HeaderMap) -> Vec<HeaderName> {
+    headers
+        .get_all(CONNECTION)
+        .iter()
+        .filter_map(|v| v.to_str().ok())
+        .flat_map(|v| v.split(','))
+        .filter_map(|name| HeaderName::try_from(name.trim()).ok())
+        .collect()
+}
+
+/// The content type without parameters, in lower case.
+pub(crate) fn content_type(headers: &HeaderMap) -> Option<String> {
+    let value = headers.get(CONTENT_TYPE)?.to_str().ok()?;
+    Some(value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase())
+}
+
+/// `retry-after` where it states seconds.
+pub(crate) fn retry_after_s(headers: &HeaderMap) -> Option<u64> {
+    headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()
+}

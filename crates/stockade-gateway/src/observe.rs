@@ -1,0 +1,97 @@
+//! Reading a copy of an answer while it passes: served model, usage, finish reason, and whether it was whole.
+
+mod shape;
+mod sse;
+
+use stockade_core::event::Usage;
+
+use shape::Found;
+use sse::Events;
+
+/// The head of an error body that is kept, in bytes.
+const ERROR_HEAD_BYTES: usize = 2_000;
+/// The largest answer in one piece that is read; longer ones pass unread.
+const WHOLE_LIMIT_BYTES: usize = 4 * 1024 * 1024;
+
+/// What an answer said.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Seen {
+    pub(crate) served_model: Option<String>,
+    pub(crate) finish_reason: Option<String>,
+    pub(crate) usage: Option<Usage>,
+    pub(crate) error: Option<String>,
+    /// Whether a stream came to its own end; true for answers in one piece.
+    pub(crate) finished: bool,
+}
+
+/// Reads one answer.
+#[derive(Debug)]
+pub(crate) struct Observer {
+    failed: bool,
+    body: Body,
+}
+
+#[derive(Debug)]
+enum Body {
+    Events { events: Events, found: Found },
+    Whole { bytes: Vec<u8>, json: bool, overlong: bool },
+}
+
+impl Observer {
+    /// `content_type` is without parameters.
+    pub(crate) fn new(status: u16, content_type: Option<&str>) -> Self {
+        let is = |name: &str| content_type.is_some_and(|t| t.eq_ignore_ascii_case(name));
+        let failed = !(200..300).contains(&status);
+        let body = if is("text/event-stream") {
+            Body::Events { events: Events::default(), found: Found::default() }
+        } else {
+            let json = content_type.is_none_or(|t| t.to_ascii_lowercase().ends_with("json"));
+            Body::Whole { bytes: Vec::new(), json, overlong: false }
+        };
+        Self { failed, body }
+    }
+
+    /// Reads the next bytes.
+    pub(crate) fn read(&mut self, bytes: &[u8]) {
+        match &mut self.body {
+            Body::Events { events, found } => events.read(bytes, |data| found.read_event(data)),
+            Body::Whole { bytes: kept, json, overlong } => {
+                let limit = if *json && !self.failed { WHOLE_LIMIT_BYTES } else { ERROR_HEAD_BYTES };
+                let room = limit.saturating_sub(kept.len()).min(bytes.len());
+                *overlong |= room < bytes.len();
+                kept.extend_from_slice(bytes.get(..room).unwrap_or_default());
+            }
+        }
+    }
+
+    /// Whether a stream has already come to its own end.
+    pub(crate) fn finished(&self) -> bool {
+        match &self.body {
+            Body::Events { found, .. } => found.finished(),
+            Body::Whole { .. } => false,
+        }
+    }
+
+    /// What the answer said.
+    pub(crate) fn end(self) -> Seen {
+        match self.body {
+            Body::Events { mut events, mut found } => {
+                events.end(|data| found.read_event(data));
+                found.into_seen()
+            }
+            Body::Whole { bytes, json, overlong } => {
+                let mut found = Found::default();
+                let read = !overlong && json && found.read_whole(&bytes);
+                let mut seen = Seen { finished: true, ..found.into_seen() };
+                if self.failed || (!read && !overlong) || (!json && !self.failed) {
+                    let head = bytes.get(..bytes.len().min(ERROR_HEAD_BYTES)).unwrap_or_default();
+                    seen.error = Some(String::from_utf8_lossy(head).into_owned());
+                }
+                seen
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
