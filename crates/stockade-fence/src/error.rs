@@ -82,7 +82,11 @@ impl FenceError {
 
     /// The step as the survey and the receipt name it.
     pub fn refused(&self) -> Refused {
-        Refused { step: self.step.to_string(), errno: self.errno, errno_name: errno_name(self.errno).to_owned() }
+        Refused {
+            step: self.step.to_string(),
+            errno: self.errno,
+            errno_name: errno_name(self.errno).to_owned(),
+        }
     }
 
     fn sentence(&self) -> String {

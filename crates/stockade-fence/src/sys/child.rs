@@ -38,8 +38,9 @@ pub(crate) fn run<T: Serialize + DeserializeOwned>(
         let _gone = process::signal(child, libc::SIGKILL);
     }
     process::reap(Some(child), Wait::Block).step("wait4")?;
-    serde_json::from_slice::<Result<T, FenceError>>(&bytes?)
-        .unwrap_or_else(|_| Err(FenceError::bare(FenceErrorKind::Helper, "the child ended without an answer")))
+    serde_json::from_slice::<Result<T, FenceError>>(&bytes?).unwrap_or_else(|_| {
+        Err(FenceError::bare(FenceErrorKind::Helper, "the child ended without an answer"))
+    })
 }
 
 fn answer<T: Serialize>(writer: OwnedFd, result: &Result<T, FenceError>) {
@@ -58,7 +59,9 @@ fn read_until(reader: OwnedFd, limit: Duration) -> Result<Vec<u8>, FenceError> {
         let timeout = Timespec::try_from(left).ok();
         let mut poll = [PollFd::from_borrowed_fd(file.as_fd(), PollFlags::IN)];
         match rustix::event::poll(&mut poll, timeout.as_ref()) {
-            Ok(0) => return Err(FenceError::new(FenceErrorKind::Helper, "wait for a child", Errno::TIMEDOUT)),
+            Ok(0) => {
+                return Err(FenceError::new(FenceErrorKind::Helper, "wait for a child", Errno::TIMEDOUT));
+            }
             Ok(_) => {}
             Err(Errno::INTR) => continue,
             Err(e) => return Err(e).step("poll"),
@@ -84,8 +87,10 @@ mod tests {
         assert_eq!((refused.step(), refused.errno()), ("unshare(NEWUSER)", libc::EPERM));
         let silent = run::<()>(limit, || process::exit_now(3)).unwrap_err();
         assert_eq!(silent.kind(), FenceErrorKind::Helper);
-        let late = run::<()>(Duration::from_millis(30), || loop {
-            rustix::event::pause();
+        let late = run::<()>(Duration::from_millis(30), || {
+            loop {
+                rustix::event::pause();
+            }
         })
         .unwrap_err();
         assert_eq!(late.errno(), libc::ETIMEDOUT);

@@ -99,7 +99,8 @@ mod tests {
         let dir = scratch("links");
         std::fs::create_dir(dir.join("real")).unwrap();
         symlink("real", dir.join("link")).unwrap();
-        for path in [dir.join("link"), dir.join("link/."), "/proc/self/root".into(), "/proc/self/cwd".into()] {
+        for path in [dir.join("link"), dir.join("link/."), "/proc/self/root".into(), "/proc/self/cwd".into()]
+        {
             let refused = open_strict(&path).unwrap_err();
             assert_eq!(refused.errno(), libc::ELOOP, "{path:?}");
             assert_eq!(refused.path(), Some(path.as_path()));

@@ -3,13 +3,14 @@
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::CWD;
 use rustix::io::Errno;
 use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags,
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags,
+    UnmountFlags,
 };
 
-use crate::error::{FenceError, Step};
+use crate::error::{FenceError, FenceErrorKind, Step};
+use crate::sys::files;
 
 /// Attributes of a mount (`linux/mount.h`, `MOUNT_ATTR_*`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,7 +79,8 @@ pub(crate) fn set_attributes_private(fd: impl AsFd, reach: Reach, set: Attribute
     mount_setattr(fd.as_fd(), reach, &attributes).step("mount_setattr")
 }
 
-/// Maps the owners of a detached mount by a user namespace and sets attributes, in one step.
+/// Maps the owners of a detached mount by a user namespace and sets attributes, in one step. A file system that cannot
+/// is told from a refusal.
 pub(crate) fn map_owners(fd: impl AsFd, namespace: impl AsFd, set: Attributes) -> Result<(), FenceError> {
     let attributes = MountAttr {
         set: set.with(Attributes::IDMAP).0,
@@ -86,7 +88,13 @@ pub(crate) fn map_owners(fd: impl AsFd, namespace: impl AsFd, set: Attributes) -
         propagation: libc::MS_PRIVATE,
         user_namespace: u64::try_from(namespace.as_fd().as_raw_fd()).unwrap_or(u64::MAX),
     };
-    mount_setattr(fd.as_fd(), Reach::Mount, &attributes).step("mount_setattr(IDMAP)")
+    mount_setattr(fd.as_fd(), Reach::Mount, &attributes).step("mount_setattr(IDMAP)").map_err(|e| {
+        match e.errno() {
+            // EINVAL: the file system does not take part. EPERM: its owners are mapped already.
+            libc::EINVAL | libc::EPERM | libc::EOPNOTSUPP => e.of_kind(FenceErrorKind::CannotIdmap),
+            _ => e,
+        }
+    })
 }
 
 /// Makes every mount of this namespace private: nothing propagates in or out.
@@ -97,16 +105,20 @@ pub(crate) fn make_all_private() -> Result<(), FenceError> {
 
 /// Clones what a descriptor names as a detached mount.
 pub(crate) fn clone_tree(fd: impl AsFd, reach: Reach) -> Result<OwnedFd, FenceError> {
-    let mut flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_EMPTY_PATH;
+    let mut flags =
+        OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_EMPTY_PATH;
     if reach == Reach::Tree {
         flags |= OpenTreeFlags::AT_RECURSIVE;
     }
     rustix::mount::open_tree(fd, c"", flags).step("open_tree(CLONE)")
 }
 
-/// Attaches a detached mount at a path of this process's root. The descriptor stays usable for [`set_attributes`].
+/// Attaches a detached mount at a path of this process's root, refusing every link in it. The descriptor stays usable for
+/// [`set_attributes`].
 pub(crate) fn attach(tree: impl AsFd, at: &Path) -> Result<(), FenceError> {
-    rustix::mount::move_mount(tree, c"", CWD, at, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH).step_on("move_mount", at)
+    let place = files::open_strict(at)?;
+    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+    rustix::mount::move_mount(tree, c"", place, c"", flags).step_on("move_mount", at)
 }
 
 /// Makes a new file system as a detached mount.
@@ -125,9 +137,9 @@ pub(crate) fn new_file_system(
         .step(format!("fsmount({kind})"))
 }
 
-/// Makes the mount at `at` the root of this mount namespace and lets the old root go.
-pub(crate) fn pivot_into(at: &Path) -> Result<(), FenceError> {
-    rustix::process::chdir(at).step_on("chdir", at)?;
+/// Makes an attached mount the root of this mount namespace and lets the old root go.
+pub(crate) fn pivot_into(root: impl AsFd) -> Result<(), FenceError> {
+    rustix::process::fchdir(root).step("fchdir(new root)")?;
     rustix::process::pivot_root(c".", c".").step("pivot_root")?;
     rustix::mount::unmount(c".", UnmountFlags::DETACH).step("umount2(old root)")?;
     rustix::process::chdir(c"/").step_on("chdir", "/")

@@ -29,8 +29,9 @@ pub(crate) fn loopback_up() -> Result<(), FenceError> {
 
 /// A TCP listener on 127.0.0.1. Blocking; whoever accepts on it decides otherwise.
 pub(crate) fn listen(port: u16) -> Result<TcpListener, FenceError> {
-    let socket = rustix::net::socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)
-        .step("socket(INET, STREAM)")?;
+    let socket =
+        rustix::net::socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)
+            .step("socket(INET, STREAM)")?;
     rustix::net::bind(&socket, &loopback(port)).step(format!("bind(127.0.0.1:{port}/tcp)"))?;
     rustix::net::listen(&socket, BACKLOG).step("listen")?;
     Ok(TcpListener::from(socket))

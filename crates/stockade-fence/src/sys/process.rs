@@ -50,6 +50,15 @@ pub(crate) unsafe fn clone_sibling(namespaces: libc::c_int) -> Result<Side<(Pid,
     unsafe { clone(flags | libc::SIGCHLD) }
 }
 
+/// Makes a process in new namespaces that is a child of this one.
+///
+/// # Safety
+/// As [`clone_sibling`].
+pub(crate) unsafe fn clone_child(namespaces: libc::c_int) -> Result<Side<(Pid, OwnedFd)>, Errno> {
+    // SAFETY: the caller keeps the promise above.
+    unsafe { clone(namespaces | libc::CLONE_PIDFD | libc::SIGCHLD) }
+}
+
 /// clone(2) without a new stack, which behaves as fork.
 ///
 /// # Safety
@@ -58,7 +67,14 @@ unsafe fn clone(flags: libc::c_int) -> Result<Side<(Pid, OwnedFd)>, Errno> {
     let mut pidfd: libc::c_int = -1;
     // SAFETY: a null stack means the child goes on with a copy of ours, and `pidfd` is writable for the kernel.
     let raw = unsafe {
-        libc::syscall(libc::SYS_clone, i64::from(flags), 0_usize, std::ptr::from_mut(&mut pidfd), 0_usize, 0_usize)
+        libc::syscall(
+            libc::SYS_clone,
+            i64::from(flags),
+            0_usize,
+            std::ptr::from_mut(&mut pidfd),
+            0_usize,
+            0_usize,
+        )
     };
     let Some(pid) = i32::try_from(answer(raw)?).ok().and_then(Pid::from_raw) else { return Ok(Side::Child) };
     // SAFETY: the kernel has just written a descriptor that nothing else owns.
@@ -230,7 +246,8 @@ pub(crate) fn default_signals() {
 pub(crate) fn own_keyring() -> Result<(), Errno> {
     const JOIN_SESSION_KEYRING: libc::c_int = 1;
     // SAFETY: a null name asks for an anonymous keyring.
-    let raw = unsafe { libc::syscall(libc::SYS_keyctl, JOIN_SESSION_KEYRING, 0_usize, 0_usize, 0_usize, 0_usize) };
+    let raw =
+        unsafe { libc::syscall(libc::SYS_keyctl, JOIN_SESSION_KEYRING, 0_usize, 0_usize, 0_usize, 0_usize) };
     answer(raw).map(|_| ())
 }
 

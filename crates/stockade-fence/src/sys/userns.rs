@@ -32,7 +32,12 @@ pub(crate) enum Setgroups {
 }
 
 /// Writes the maps of a process that waits in its new user namespace: `inside` there is `outside` here.
-pub(crate) fn write_maps(pid: Pid, inside: Ids, outside: Ids, setgroups: Setgroups) -> Result<(), FenceError> {
+pub(crate) fn write_maps(
+    pid: Pid,
+    inside: Ids,
+    outside: Ids,
+    setgroups: Setgroups,
+) -> Result<(), FenceError> {
     if setgroups == Setgroups::Deny {
         write(pid, "setgroups", "deny")?;
     }
@@ -42,7 +47,8 @@ pub(crate) fn write_maps(pid: Pid, inside: Ids, outside: Ids, setgroups: Setgrou
 
 fn write(pid: Pid, file: &'static str, text: &str) -> Result<(), FenceError> {
     let path = PathBuf::from(format!("/proc/{}/{file}", pid.as_raw_pid()));
-    let fd = rustix::fs::open(&path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty()).step(format!("open({file})"))?;
+    let fd = rustix::fs::open(&path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())
+        .step(format!("open({file})"))?;
     rustix::io::write(fd, text.as_bytes()).step(format!("write({file})"))?;
     Ok(())
 }

@@ -1,0 +1,159 @@
+//! The attempts, inside. A forked child makes them, without exec, under exactly what the agent will be under.
+
+use std::ffi::CStr;
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::net::{Ipv4Addr, TcpStream};
+use std::os::fd::AsRawFd;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::net::{SocketAddr, UnixStream};
+use std::path::Path;
+
+use rustix::mount::MountFlags;
+use rustix::process::Pid;
+use rustix::thread::UnshareFlags;
+
+use crate::canary::{Canary, CanaryPlan, ProcessMark};
+use crate::spec::INNER_HOME;
+use crate::sys::process;
+
+/// A file made and removed again.
+const SCRATCH: &str = ".stockade-canary";
+/// Version 2 of a file capability (`struct vfs_cap_data`): CAP_SETUID, effective.
+const CAPABILITY: [u8; 20] = [1, 0, 0, 2, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+/// Asks a random device for its entropy (`RNDGETENTCNT`): harmless, and an ioctl on a device that Landlock denies.
+const ASK_ENTROPY: libc::Ioctl = 0x8004_5200;
+
+/// Makes every attempt that applies and writes (name, error number) pairs to standard output.
+pub(crate) fn run_inside(plan: &CanaryPlan) -> ! {
+    let results: Vec<(&str, i32)> = Canary::ALL
+        .into_iter()
+        .filter(|canary| canary.applies(plan))
+        .map(|canary| (canary.name(), number(attempt(canary, plan))))
+        .collect();
+    let written = serde_json::to_vec(&results)
+        .map_err(io::Error::from)
+        .and_then(|text| io::stdout().lock().write_all(&text).and_then(|()| io::stdout().flush()));
+    process::exit_now(i32::from(written.is_err()))
+}
+
+/// 0: it worked.
+fn number(result: io::Result<()>) -> i32 {
+    result.err().map_or(0, |e| e.raw_os_error().unwrap_or(libc::EIO))
+}
+
+fn attempt(canary: Canary, plan: &CanaryPlan) -> io::Result<()> {
+    match canary {
+        Canary::SecretFile => std::fs::read(&plan.secret).map(drop),
+        Canary::ShadowFile => std::fs::read("/etc/shadow").map(drop),
+        Canary::WriteOutside => std::fs::write(&plan.outside, "canary"),
+        Canary::TcpDecoy => connect_tcp(plan.tcp_port.unwrap_or_default()),
+        Canary::AbstractDecoy => connect_abstract(plan.abstract_name.as_deref().unwrap_or_default()),
+        Canary::ProcessDecoy => see_process(plan.process),
+        Canary::KernelSetting => open_for_writing(Path::new("/proc/sys/kernel/core_pattern")),
+        Canary::Privileges => hold_privileges(),
+        Canary::SetuidInWorkspace => match &plan.workspace {
+            Some(workspace) => with_scratch(&workspace.path, make_setuid),
+            None => Err(io::ErrorKind::NotFound.into()),
+        },
+        Canary::SetuidInHome => with_scratch(Path::new(INNER_HOME), make_setuid),
+        Canary::FileCapability => with_scratch(Path::new(INNER_HOME), give_capability),
+        Canary::WorkspaceWrite => match &plan.workspace {
+            Some(workspace) => with_scratch(&workspace.path, |_| Ok(())),
+            None => Err(io::ErrorKind::NotFound.into()),
+        },
+        Canary::ProtectedWrite => write_any(&plan.protected),
+        Canary::HomeWrite => with_scratch(Path::new(INNER_HOME), |_| Ok(())),
+        Canary::TempWrite => with_scratch(Path::new("/tmp"), |_| Ok(())),
+        Canary::StdinReopen => open_for_writing(Path::new("/proc/self/fd/0")),
+        Canary::SecondLock => ask_a_device(),
+        Canary::Mount => {
+            Ok(rustix::mount::mount(c"none", c"/tmp", c"tmpfs", MountFlags::empty(), None::<&CStr>)?)
+        }
+        Canary::UserNamespace => {
+            // SAFETY: only a new user namespace would be entered, and this process ends right after.
+            let made = unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWUSER) };
+            Ok(made?)
+        }
+    }
+}
+
+pub(super) fn connect_tcp(port: u16) -> io::Result<()> {
+    TcpStream::connect((Ipv4Addr::LOCALHOST, port)).map(drop)
+}
+
+pub(super) fn connect_abstract(name: &str) -> io::Result<()> {
+    UnixStream::connect_addr(&SocketAddr::from_abstract_name(name)?).map(drop)
+}
+
+/// Sees the process, or can signal one with its id that is not another one.
+pub(super) fn see_process(mark: ProcessMark) -> io::Result<()> {
+    let started = ProcessMark::started(mark.pid);
+    if started == Some(mark.started) {
+        return Ok(());
+    }
+    let signalled =
+        Pid::from_raw(mark.pid).ok_or(rustix::io::Errno::SRCH).and_then(rustix::process::test_kill_process);
+    match (signalled, started) {
+        // Somebody inside has the same id.
+        (_, Some(_)) => Err(io::Error::from_raw_os_error(libc::ESRCH)),
+        (other, None) => Ok(other?),
+    }
+}
+
+fn open_for_writing(path: &Path) -> io::Result<()> {
+    OpenOptions::new().write(true).open(path).map(drop)
+}
+
+/// Works while anything is left that could give rights.
+fn hold_privileges() -> io::Result<()> {
+    const NONE: &str = "0000000000000000";
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let is = |field: &str, value: &str| {
+        status.lines().any(|line| line.strip_prefix(field).is_some_and(|rest| rest.trim() == value))
+    };
+    let none_left = ["CapInh:", "CapPrm:", "CapEff:", "CapBnd:", "CapAmb:"].iter().all(|set| is(set, NONE));
+    if none_left && is("NoNewPrivs:", "1") && is("Seccomp:", "2") {
+        return Err(io::Error::from_raw_os_error(libc::EPERM));
+    }
+    Ok(())
+}
+
+/// Makes a file that is not there yet, does something with it, and removes it.
+fn with_scratch(folder: &Path, with: impl FnOnce(&std::fs::File) -> io::Result<()>) -> io::Result<()> {
+    let path = folder.join(format!("{SCRATCH}-{}", std::process::id()));
+    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
+    let result = with(&file);
+    std::fs::remove_file(&path)?;
+    result
+}
+
+fn make_setuid(file: &std::fs::File) -> io::Result<()> {
+    file.set_permissions(std::fs::Permissions::from_mode(0o4755))
+}
+
+fn give_capability(file: &std::fs::File) -> io::Result<()> {
+    Ok(rustix::fs::fsetxattr(file, c"security.capability", &CAPABILITY, rustix::fs::XattrFlags::empty())?)
+}
+
+/// Works if any of them can be written.
+fn write_any(paths: &[std::path::PathBuf]) -> io::Result<()> {
+    let mut denied = io::Error::from_raw_os_error(libc::EROFS);
+    for path in paths {
+        let tried = if path.is_dir() { with_scratch(path, |_| Ok(())) } else { open_for_writing(path) };
+        match tried {
+            Ok(()) => return Ok(()),
+            Err(e) => denied = e,
+        }
+    }
+    Err(denied)
+}
+
+pub(super) fn ask_a_device() -> io::Result<()> {
+    let device = std::fs::File::open("/dev/urandom")?;
+    let mut entropy: libc::c_int = 0;
+    // SAFETY: the device is open and the request writes one `int`.
+    let raw = unsafe { libc::ioctl(device.as_raw_fd(), ASK_ENTROPY, &raw mut entropy) };
+    if raw < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}

@@ -1,0 +1,135 @@
+//! What the canaries reach for: really there, and shown to be reachable outside before anybody tries inside.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::net::{Ipv4Addr, TcpListener};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::net::{SocketAddr, UnixListener};
+use std::path::{Path, PathBuf};
+
+use crate::canary::attempt::{ask_a_device, connect_abstract, connect_tcp, see_process};
+use crate::canary::{Canary, CanaryPlan, ProcessMark, ProofError, ProofRequest};
+
+/// Decoys that are in place. Dropped, they are gone.
+#[derive(Debug)]
+pub(crate) struct Decoys {
+    secret: PathBuf,
+    outside: PathBuf,
+    _tcp: Option<TcpListener>,
+    _abstract: Option<UnixListener>,
+}
+
+/// Whether the fence has a network of its own, so that nothing of the host's can be reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NetworkIs {
+    /// Its own.
+    Own,
+    /// The host's.
+    Hosts,
+}
+
+/// Whether the fence has the second lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SecondLock {
+    /// Landlock.
+    On,
+    /// None.
+    Off,
+}
+
+impl Decoys {
+    /// Puts them in place and runs the positive controls.
+    pub(crate) fn place(
+        request: &ProofRequest,
+        network: NetworkIs,
+        second_lock: SecondLock,
+    ) -> Result<(Self, CanaryPlan), ProofError> {
+        let (secret, outside) = (request.decoys.join("decoy-secret"), request.decoys.join("decoy-written"));
+        put_secret(&secret).and_then(|()| std::fs::read(&secret)).map_err(control(Canary::SecretFile))?;
+        let mut decoys =
+            Self { secret: secret.clone(), outside: outside.clone(), _tcp: None, _abstract: None };
+        write_and_remove(&outside).map_err(control(Canary::WriteOutside))?;
+        let mut plan = CanaryPlan {
+            secret,
+            outside,
+            shadow_exists: Path::new("/etc/shadow").exists(),
+            tcp_port: None,
+            abstract_name: None,
+            process: own_mark().map_err(control(Canary::ProcessDecoy))?,
+            workspace: request.workspace.clone(),
+            protected: request.protected.clone(),
+            second_lock: second_lock == SecondLock::On,
+        };
+        see_process(plan.process).map_err(control(Canary::ProcessDecoy))?;
+        if network == NetworkIs::Own {
+            let (listener, port) = listen_tcp().map_err(control(Canary::TcpDecoy))?;
+            (decoys._tcp, plan.tcp_port) = (Some(listener), Some(port));
+            let (listener, name) =
+                listen_abstract(&request.decoys).map_err(control(Canary::AbstractDecoy))?;
+            (decoys._abstract, plan.abstract_name) = (Some(listener), Some(name));
+        }
+        if second_lock == SecondLock::On {
+            ask_a_device().map_err(control(Canary::SecondLock))?;
+        }
+        Ok((decoys, plan))
+    }
+
+    /// Whether a file has appeared where none may be made.
+    pub(crate) fn was_written(&self) -> bool {
+        self.outside.exists()
+    }
+}
+
+impl Drop for Decoys {
+    fn drop(&mut self) {
+        // The folder is private to the run and goes with it.
+        let _gone = std::fs::remove_file(&self.secret);
+        let _gone = std::fs::remove_file(&self.outside);
+    }
+}
+
+fn control(canary: Canary) -> impl Fn(io::Error) -> ProofError {
+    move |e| ProofError::Control { name: canary.name(), errno: e.raw_os_error().unwrap_or(0) }
+}
+
+fn put_secret(path: &Path) -> io::Result<()> {
+    new_file(path)?.write_all(b"a decoy: nobody inside the fence can read this\n")
+}
+
+fn write_and_remove(path: &Path) -> io::Result<()> {
+    new_file(path)?;
+    std::fs::remove_file(path)
+}
+
+fn new_file(path: &Path) -> io::Result<File> {
+    match std::fs::remove_file(path) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+        _ => {}
+    }
+    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
+}
+
+fn own_mark() -> io::Result<ProcessMark> {
+    let pid = rustix::process::getpid().as_raw_pid();
+    let started = ProcessMark::started(pid).ok_or(io::ErrorKind::NotFound)?;
+    Ok(ProcessMark { pid, started })
+}
+
+fn listen_tcp() -> io::Result<(TcpListener, u16)> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let port = listener.local_addr()?.port();
+    connect_tcp(port)?;
+    Ok((listener, port))
+}
+
+fn listen_abstract(folder: &Path) -> io::Result<(UnixListener, String)> {
+    use std::hash::{DefaultHasher, Hash, Hasher};
+    let mut hasher = DefaultHasher::new();
+    folder.hash(&mut hasher);
+    // One name per run: the folder is the run's own.
+    let name = format!("stockade-decoy-{}-{:x}", std::process::id(), hasher.finish());
+    let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name)?)?;
+    connect_abstract(&name)?;
+    Ok((listener, name))
+}

@@ -1,0 +1,6 @@
+//! What every process in a fence is denied beside what it cannot see: privileges, system calls, and with Landlock
+//! every write outside the writable folders once more.
+
+pub(crate) mod landlock;
+pub(crate) mod privileges;
+pub(crate) mod seccomp;

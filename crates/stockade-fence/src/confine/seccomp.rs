@@ -1,0 +1,378 @@
+//! The system call filter: everything is allowed but what is named here, which is answered with an error.
+//!
+//! It cannot see paths, addresses or names; those are the work of namespaces and mounts. What is here takes kernel
+//! surface away, closes ways past the other mechanisms, and keeps privileged files from appearing on disk.
+
+use std::collections::BTreeMap;
+
+use rustix::io::Errno;
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+    TargetArch, sock_filter,
+};
+
+use crate::error::{FenceError, FenceErrorKind};
+
+/// A compiled filter.
+#[derive(Debug)]
+pub(crate) struct Filter(BpfProgram);
+
+/// Calls newer than the `libc` crate knows (arch/x86/entry/syscalls/syscall_64.tbl).
+mod number {
+    pub(super) const FCHMODAT2: i64 = 452;
+    pub(super) const OPEN_TREE_ATTR: i64 = 467;
+}
+
+/// The highest bit of a call number marks the x32 ABI, whose calls would walk past a filter written for x86-64.
+const X32_BIT: u32 = 0x4000_0000;
+
+/// Never answered.
+const DENIED: [i64; 52] = [
+    // Other processes' memory, descriptors and state.
+    libc::SYS_ptrace,
+    libc::SYS_process_vm_readv,
+    libc::SYS_process_vm_writev,
+    libc::SYS_pidfd_getfd,
+    libc::SYS_kcmp,
+    libc::SYS_process_madvise,
+    libc::SYS_migrate_pages,
+    libc::SYS_move_pages,
+    // A second way to make every other call.
+    libc::SYS_io_uring_setup,
+    libc::SYS_io_uring_enter,
+    libc::SYS_io_uring_register,
+    // Keys of the user.
+    libc::SYS_keyctl,
+    libc::SYS_add_key,
+    libc::SYS_request_key,
+    // Kernel surface that no agent needs.
+    libc::SYS_bpf,
+    libc::SYS_perf_event_open,
+    libc::SYS_userfaultfd,
+    libc::SYS_open_by_handle_at,
+    libc::SYS_fanotify_init,
+    libc::SYS_lookup_dcookie,
+    libc::SYS_syslog,
+    libc::SYS_vhangup,
+    libc::SYS_kexec_load,
+    libc::SYS_kexec_file_load,
+    libc::SYS_init_module,
+    libc::SYS_finit_module,
+    libc::SYS_delete_module,
+    libc::SYS_acct,
+    libc::SYS_swapon,
+    libc::SYS_swapoff,
+    libc::SYS_reboot,
+    libc::SYS_quotactl,
+    libc::SYS_quotactl_fd,
+    libc::SYS_settimeofday,
+    libc::SYS_clock_settime,
+    libc::SYS_iopl,
+    libc::SYS_ioperm,
+    // Namespaces, roots and mounts.
+    libc::SYS_unshare,
+    libc::SYS_setns,
+    libc::SYS_chroot,
+    libc::SYS_pivot_root,
+    libc::SYS_mount,
+    libc::SYS_umount2,
+    libc::SYS_move_mount,
+    libc::SYS_open_tree,
+    number::OPEN_TREE_ATTR,
+    libc::SYS_fsopen,
+    libc::SYS_fsmount,
+    libc::SYS_fsconfig,
+    libc::SYS_fspick,
+    libc::SYS_mount_setattr,
+    libc::SYS_nfsservctl,
+];
+
+/// Answered with ENOSYS, so that callers fall back: their flags and modes are behind a pointer, where no filter sees them.
+const ABSENT: [i64; 2] = [libc::SYS_clone3, libc::SYS_openat2];
+
+/// Calls that take a process id, the argument it is in: PID 1 is not for the payload.
+const AIMED_AT_A_PROCESS: [(i64, u8); 6] = [
+    (libc::SYS_kill, 0),
+    (libc::SYS_tkill, 0),
+    (libc::SYS_tgkill, 0),
+    (libc::SYS_rt_sigqueueinfo, 0),
+    (libc::SYS_rt_tgsigqueueinfo, 0),
+    (libc::SYS_pidfd_open, 0),
+];
+
+/// Calls that set a mode, and the argument it is in.
+const SETS_A_MODE: [(i64, u8); 9] = [
+    (libc::SYS_chmod, 1),
+    (libc::SYS_fchmod, 1),
+    (libc::SYS_fchmodat, 2),
+    (number::FCHMODAT2, 2),
+    (libc::SYS_creat, 1),
+    (libc::SYS_mknod, 1),
+    (libc::SYS_mknodat, 2),
+    (libc::SYS_mkdir, 1),
+    (libc::SYS_mkdirat, 2),
+];
+
+/// Calls that set a mode when their flags say that they create: (call, flags, mode).
+const CREATES_BY_FLAG: [(i64, u8, u8); 2] = [(libc::SYS_open, 1, 2), (libc::SYS_openat, 2, 3)];
+/// `O_CREAT`, and the bit of `O_TMPFILE` that `O_DIRECTORY` does not share.
+const CREATING: [u64; 2] = [0o100, 0o20_000_000];
+
+/// Setuid and setgid. On an id-mapped folder of root's, a setuid file made inside is a setuid-root file on the host.
+const PRIVILEGED_MODES: [u64; 2] = [0o4000, 0o2000];
+
+/// Calls that send, and the argument their flags are in: `MSG_FASTOPEN` connects without connect().
+const SENDS: [(i64, u8); 3] = [(libc::SYS_sendto, 3), (libc::SYS_sendmsg, 2), (libc::SYS_sendmmsg, 3)];
+const MSG_FASTOPEN: u64 = 0x2000_0000;
+
+/// `TIOCSTI` types into the terminal of somebody else, `TIOCLINUX` pastes into a console. Compared as 32 bits, as the
+/// kernel does.
+const TERMINAL_INJECTION: [u64; 2] = [0x5412, 0x541C];
+
+const NAMESPACE_FLAGS: [i32; 8] = [
+    libc::CLONE_NEWUSER,
+    libc::CLONE_NEWNS,
+    libc::CLONE_NEWPID,
+    libc::CLONE_NEWNET,
+    libc::CLONE_NEWIPC,
+    libc::CLONE_NEWUTS,
+    libc::CLONE_NEWCGROUP,
+    // CLONE_NEWTIME is inside the exit signal of clone(2), where it is no flag; unshare and clone3 are shut.
+    libc::CLONE_PTRACE,
+];
+
+type Rules = BTreeMap<i64, Vec<SeccompRule>>;
+
+/// Compiles the filter.
+pub(crate) fn compile() -> Result<Filter, FenceError> {
+    let rules = rules().map_err(|_| refused("compile seccomp"))?;
+    let deny = SeccompAction::Errno(errno(Errno::PERM));
+    let filter = SeccompFilter::new(rules, SeccompAction::Allow, deny, TargetArch::x86_64)
+        .and_then(BpfProgram::try_from)
+        .map_err(|_| refused("compile seccomp"))?;
+    let mut program = prologue();
+    program.extend(filter);
+    Ok(Filter(program))
+}
+
+/// Installs the filter on this process. It cannot be taken off again.
+pub(crate) fn install(filter: &Filter) -> Result<(), FenceError> {
+    seccompiler::apply_filter(&filter.0).map_err(|e| match e {
+        seccompiler::Error::Seccomp(e) | seccompiler::Error::Prctl(e) => FenceError::new(
+            FenceErrorKind::Refused,
+            "seccomp(SET_MODE_FILTER)",
+            Errno::from_io_error(&e).unwrap_or(Errno::INVAL),
+        ),
+        _ => refused("seccomp(SET_MODE_FILTER)"),
+    })
+}
+
+/// Stands before the compiled rules, which begin by killing what calls through a foreign ABI. Whatever the ABI, each
+/// way out of here is a denial, so it need not be known yet.
+fn prologue() -> BpfProgram {
+    const LOAD_WORD: u16 = 0x20;
+    const JUMP_EQUAL: u16 = 0x15;
+    const JUMP_GREATER_EQUAL: u16 = 0x35;
+    const RETURN: u16 = 0x06;
+    const RETURN_ERRNO: u32 = 0x0005_0000;
+    let step = |code, jt, jf, k| sock_filter { code, jt, jf, k };
+    let mut program = vec![step(LOAD_WORD, 0, 0, 0)];
+    program.push(step(JUMP_GREATER_EQUAL, 0, 1, X32_BIT));
+    program.push(step(RETURN, 0, 0, RETURN_ERRNO | errno(Errno::PERM)));
+    for call in ABSENT {
+        program.push(step(JUMP_EQUAL, 0, 1, u32::try_from(call).unwrap_or(u32::MAX)));
+        program.push(step(RETURN, 0, 0, RETURN_ERRNO | errno(Errno::NOSYS)));
+    }
+    program
+}
+
+fn rules() -> Result<Rules, seccompiler::BackendError> {
+    let mut rules: Rules = DENIED.into_iter().map(|call| (call, Vec::new())).collect();
+    let flags = NAMESPACE_FLAGS.map(i64::from).map(i64::cast_unsigned);
+    rules.insert(libc::SYS_clone, any(flags.map(|flag| has(0, flag)))?);
+    rules.insert(libc::SYS_ioctl, any(TERMINAL_INJECTION.map(|request| is(1, request)))?);
+    rules.insert(libc::SYS_prlimit64, vec![all(vec![is_not(0, 0)])?]);
+    rules.insert(libc::SYS_socket, sockets()?);
+    for (call, argument) in AIMED_AT_A_PROCESS {
+        rules.insert(call, vec![all(vec![is(argument, 1)])?]);
+    }
+    for (call, argument) in SETS_A_MODE {
+        rules.insert(call, any(PRIVILEGED_MODES.map(|mode| has(argument, mode)))?);
+    }
+    for (call, flags, mode) in CREATES_BY_FLAG {
+        let mut denied = Vec::new();
+        for creating in CREATING {
+            for privileged in PRIVILEGED_MODES {
+                denied.push(all(vec![has(flags, creating), has(mode, privileged)])?);
+            }
+        }
+        rules.insert(call, denied);
+    }
+    for (call, flags) in SENDS {
+        rules.insert(call, vec![all(vec![has(flags, MSG_FASTOPEN)])?]);
+    }
+    Ok(rules)
+}
+
+/// Families UNIX, INET, INET6 and NETLINK (route only); of the internet protocols the default, TCP and UDP.
+fn sockets() -> Result<Vec<SeccompRule>, seccompiler::BackendError> {
+    let [unix, inet, inet6, netlink] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK]
+        .map(|family| i64::from(family).cast_unsigned());
+    let mut denied = vec![all([unix, inet, inet6, netlink].map(|family| is_not(0, family)).into())?];
+    let [tcp, udp] = [libc::IPPROTO_TCP, libc::IPPROTO_UDP].map(|p| i64::from(p).cast_unsigned());
+    for family in [inet, inet6] {
+        denied.push(all(vec![is(0, family), is_not(2, 0), is_not(2, tcp), is_not(2, udp)])?);
+    }
+    denied.push(all(vec![is(0, netlink), is_not(2, 0)])?);
+    Ok(denied)
+}
+
+type Condition = Result<SeccompCondition, seccompiler::BackendError>;
+
+fn has(argument: u8, bits: u64) -> Condition {
+    SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(bits), bits)
+}
+
+fn is(argument: u8, value: u64) -> Condition {
+    SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, value)
+}
+
+fn is_not(argument: u8, value: u64) -> Condition {
+    SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, value)
+}
+
+fn all(conditions: Vec<Condition>) -> Result<SeccompRule, seccompiler::BackendError> {
+    SeccompRule::new(conditions.into_iter().collect::<Result<_, _>>()?)
+}
+
+fn any(
+    conditions: impl IntoIterator<Item = Condition>,
+) -> Result<Vec<SeccompRule>, seccompiler::BackendError> {
+    conditions.into_iter().map(|condition| all(vec![condition])).collect()
+}
+
+fn errno(errno: Errno) -> u32 {
+    errno.raw_os_error().unsigned_abs()
+}
+
+fn refused(step: &'static str) -> FenceError {
+    FenceError::new(FenceErrorKind::Refused, step, Errno::INVAL)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::sys::child;
+
+    /// Makes a raw call under the filter, in a child, and returns its error number.
+    fn under_filter(call: i64, arguments: [u64; 5]) -> i32 {
+        child::run(Duration::from_secs(5), || {
+            install(&compile()?)?;
+            let [a, b, c, d, e] = arguments;
+            // SAFETY: every call of the tests is either denied by the filter or harmless with these arguments.
+            let raw = unsafe { libc::syscall(call, a, b, c, d, e) };
+            Ok(if raw < 0 { std::io::Error::last_os_error().raw_os_error().unwrap_or(-1) } else { 0 })
+        })
+        .unwrap()
+    }
+
+    #[test]
+    fn pid_1_cannot_be_aimed_at_and_others_can() {
+        for (call, _) in AIMED_AT_A_PROCESS {
+            assert_eq!(under_filter(call, [1, 0, 0, 0, 0]), libc::EPERM, "{call}");
+        }
+        let me = u64::from(std::process::id());
+        assert_eq!(under_filter(libc::SYS_kill, [me, 0, 0, 0, 0]), 0);
+    }
+
+    #[test]
+    fn privileged_modes_are_refused_in_every_call_that_sets_one() {
+        let path = c"/nonexistent/x".as_ptr() as u64;
+        let at = i64::from(libc::AT_FDCWD).cast_unsigned();
+        for mode in [0o4755, 0o2755, 0o6755] {
+            for (call, arguments) in [
+                (libc::SYS_chmod, [path, mode, 0, 0, 0]),
+                (libc::SYS_fchmod, [99, mode, 0, 0, 0]),
+                (libc::SYS_fchmodat, [at, path, mode, 0, 0]),
+                (number::FCHMODAT2, [at, path, mode, 0, 0]),
+                (libc::SYS_creat, [path, mode, 0, 0, 0]),
+                (libc::SYS_mknod, [path, mode, 0, 0, 0]),
+                (libc::SYS_mknodat, [at, path, mode, 0, 0]),
+                (libc::SYS_mkdir, [path, mode, 0, 0, 0]),
+                (libc::SYS_mkdirat, [at, path, mode, 0, 0]),
+                (libc::SYS_open, [path, 0o101, mode, 0, 0]),
+                (libc::SYS_openat, [at, path, 0o101, mode, 0]),
+                (libc::SYS_openat, [at, path, 0o20_200_002, mode, 0]),
+            ] {
+                assert_eq!(under_filter(call, arguments), libc::EPERM, "call {call} mode {mode:o}");
+            }
+        }
+        assert_eq!(under_filter(libc::SYS_chmod, [path, 0o1755, 0, 0, 0]), libc::ENOENT);
+        // Opening without creating does not look at the mode: a register may hold anything there.
+        assert_eq!(under_filter(libc::SYS_openat, [at, path, 0, 0o4755, 0]), libc::ENOENT);
+    }
+
+    #[test]
+    fn calls_with_flags_behind_a_pointer_are_absent_and_x32_is_denied() {
+        for call in ABSENT {
+            assert_eq!(under_filter(call, [0; 5]), libc::ENOSYS);
+        }
+        assert_eq!(under_filter(i64::from(X32_BIT) | 39, [0; 5]), libc::EPERM);
+    }
+
+    #[test]
+    fn sockets_of_other_families_and_protocols_are_denied() {
+        let socket = |family: i32, kind: i32, protocol: i32| {
+            let [f, k, p] = [family, kind, protocol].map(|n| i64::from(n).cast_unsigned());
+            under_filter(libc::SYS_socket, [f, k, p, 0, 0])
+        };
+        for (family, kind, protocol) in [
+            (libc::AF_VSOCK, libc::SOCK_STREAM, 0),
+            (libc::AF_PACKET, libc::SOCK_RAW, 0),
+            (libc::AF_ALG, libc::SOCK_SEQPACKET, 0),
+            (libc::AF_INET, libc::SOCK_STREAM, libc::IPPROTO_MPTCP),
+            (libc::AF_INET, libc::SOCK_DGRAM, libc::IPPROTO_ICMP),
+            (libc::AF_INET6, libc::SOCK_STREAM, libc::IPPROTO_SCTP),
+            (libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_AUDIT),
+        ] {
+            assert_eq!(socket(family, kind, protocol), libc::EPERM, "{family} {kind} {protocol}");
+        }
+        for (family, kind, protocol) in [
+            (libc::AF_UNIX, libc::SOCK_STREAM, 0),
+            (libc::AF_INET, libc::SOCK_STREAM, libc::IPPROTO_TCP),
+            (libc::AF_INET6, libc::SOCK_DGRAM, libc::IPPROTO_UDP),
+            (libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_ROUTE),
+        ] {
+            assert_eq!(socket(family, kind, protocol), 0, "{family} {kind} {protocol}");
+        }
+    }
+
+    #[test]
+    fn namespaces_by_clone_are_denied_and_plain_forks_are_not() {
+        for flag in NAMESPACE_FLAGS {
+            let flags = i64::from(flag | libc::SIGCHLD).cast_unsigned();
+            assert_eq!(under_filter(libc::SYS_clone, [flags, 0, 0, 0, 0]), libc::EPERM, "{flag:x}");
+        }
+        let forked = child::run(Duration::from_secs(5), || {
+            install(&compile()?)?;
+            child::run(Duration::from_secs(5), || Ok(7))
+        });
+        assert_eq!(forked, Ok(7));
+    }
+
+    #[test]
+    fn every_denied_call_is_denied() {
+        for call in DENIED {
+            assert_eq!(under_filter(call, [0; 5]), libc::EPERM, "{call}");
+        }
+        for (call, argument) in SENDS {
+            let mut arguments = [99, 0, 0, 0, 0];
+            arguments[usize::from(argument)] = MSG_FASTOPEN;
+            assert_eq!(under_filter(call, arguments), libc::EPERM, "{call}");
+        }
+        assert_eq!(under_filter(libc::SYS_ioctl, [0, 0x1_0000_5412, 0, 0, 0]), libc::EPERM);
+        assert_eq!(under_filter(libc::SYS_prlimit64, [1, 7, 0, 0, 0]), libc::EPERM);
+    }
+}

@@ -1,0 +1,118 @@
+//! The end of a fence, shown by the kernel: the pidfd of PID 1 is readable only when everything is gone.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use rustix::process::{Signal, WaitId, WaitIdOptions};
+use serde::{Deserialize, Serialize};
+
+use crate::fence::Fence;
+use crate::frames::{Received, wait_readable};
+use crate::message::{Report, Request};
+
+/// How long a dropped fence is waited for. Killed processes end in a few milliseconds unless they are stuck in the kernel.
+const DROP_WAIT: Duration = Duration::from_secs(2);
+
+/// How a fence ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TreeEnd {
+    /// Whether every process is gone.
+    pub gone: bool,
+    /// Processes that were still running when the end was asked for; `None`: PID 1 was gone already or did not say.
+    pub killed: Option<u32>,
+    /// How long it took.
+    pub elapsed: Duration,
+}
+
+impl Fence {
+    /// Ends everything in the fence, and waits at most that long until it is gone.
+    pub fn close(mut self, wait: Duration) -> TreeEnd {
+        let start = Instant::now();
+        let killed = self.ask_to_close(start + wait);
+        let gone = self.wait_until_gone(start + wait);
+        TreeEnd { gone, killed, elapsed: start.elapsed() }
+    }
+
+    fn ask_to_close(&mut self, end: Instant) -> Option<u32> {
+        if self.ended || self.frames.send(&Request::Close, &[]).is_err() {
+            return None;
+        }
+        loop {
+            match self.frames.wait::<Report>(end) {
+                Ok(Received::Message(Report::Closing { left }, _)) => return Some(left),
+                Ok(Received::Message(..)) => {}
+                Ok(Received::Nothing | Received::End) | Err(_) => return None,
+            }
+        }
+    }
+
+    /// Waits for the end of PID 1, and kills it when it does not come by itself.
+    fn wait_until_gone(&mut self, end: Instant) -> bool {
+        self.ended = true;
+        if !is_readable(&self.pidfd, end) {
+            // Gone already is as good as killed.
+            let _gone = rustix::process::pidfd_send_signal(&self.pidfd, Signal::KILL);
+            if !is_readable(&self.pidfd, Instant::now() + DROP_WAIT) {
+                return false;
+            }
+        }
+        reap(&self.pidfd);
+        self.reaped = true;
+        true
+    }
+
+    /// Stage A has ended, or is about to: it has nothing left to do once PID 1 is ready.
+    pub(super) fn reap_stage_a(&mut self) {
+        if let Some(mut stage_a) = self.stage_a.take() {
+            let _reaped = stage_a.wait();
+        }
+    }
+}
+
+impl Drop for Fence {
+    fn drop(&mut self) {
+        if self.reaped {
+            return;
+        }
+        // Gone already is as good as killed.
+        let _gone = rustix::process::pidfd_send_signal(&self.pidfd, Signal::KILL);
+        self.wait_until_gone(Instant::now() + DROP_WAIT);
+    }
+}
+
+fn is_readable(pidfd: &OwnedFd, end: Instant) -> bool {
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        match has_ended(pidfd) {
+            true => return true,
+            false if left.is_zero() => return false,
+            false => {}
+        }
+        if wait_readable(pidfd.as_fd(), left).is_err() {
+            return false;
+        }
+    }
+}
+
+/// Whether PID 1 has ended, without taking its status.
+fn has_ended(pidfd: &OwnedFd) -> bool {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    match rustix::process::waitid(WaitId::PidFd(pidfd.as_fd()), options) {
+        Ok(status) => status.is_some(),
+        // Somebody else in this process has reaped it.
+        Err(Errno::CHILD) => true,
+        Err(_) => false,
+    }
+}
+
+/// Takes the status of PID 1, so that no zombie stays.
+pub(super) fn reap(pidfd: &OwnedFd) {
+    loop {
+        match rustix::process::waitid(WaitId::PidFd(pidfd.as_fd()), WaitIdOptions::EXITED) {
+            Err(Errno::INTR) => {}
+            Ok(_) | Err(_) => return,
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Stage A: opens the sources, makes the namespaces with PID 1 in them, writes the id maps, and ends.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use rustix::pipe::PipeFlags;
+
+use crate::error::{FenceError, FenceErrorKind, Step};
+use crate::frames::{Frames, Received};
+use crate::helper::{place, serve, sources};
+use crate::message::{Report, Request};
+use crate::spec::{FenceNetwork, FenceSpec, INNER_ID, Identity};
+use crate::sys::process::{self, Side, Wait};
+use crate::sys::userns::{self, Ids, NAMESPACES, Setgroups};
+
+/// How long the runner may take to send its order.
+const ORDER_TIMEOUT: Duration = Duration::from_secs(10);
+
+pub(super) fn run(frames: &mut Frames) -> Result<(), FenceError> {
+    let spec = order(frames)?;
+    let gathered = sources::gather(&spec)?;
+    let (wait, go) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC).step("pipe2")?;
+    let namespaces = NAMESPACES | if spec.network == FenceNetwork::Host { 0 } else { libc::CLONE_NEWNET };
+    // SAFETY: this process has one thread, and the child ends by `exit_now` in `pid_1`.
+    match unsafe { process::clone_sibling(namespaces) } {
+        Ok(Side::Child) => {
+            drop(go);
+            pid_1(frames, &spec, gathered, wait)
+        }
+        Ok(Side::Parent((pid, pidfd))) => {
+            let (outside, setgroups) = outside_ids(spec.identity);
+            userns::write_maps(pid, (INNER_ID, INNER_ID), outside, setgroups)?;
+            frames.send(&Report::Born { pid: pid.as_raw_pid() }, &[pidfd.as_fd()])?;
+            rustix::io::write(go, b"g").step("write(go)")?;
+            Ok(())
+        }
+        Err(errno) => Err(errno).step(refused_flag(namespaces)),
+    }
+}
+
+fn order(frames: &mut Frames) -> Result<FenceSpec, FenceError> {
+    match frames.wait::<Request>(Instant::now() + ORDER_TIMEOUT)? {
+        Received::Message(Request::Build(spec), _) => {
+            spec.check()?;
+            Ok(*spec)
+        }
+        Received::Message(..) | Received::Nothing | Received::End => {
+            Err(FenceError::new(FenceErrorKind::Helper, "wait for the order", Errno::PROTO))
+        }
+    }
+}
+
+fn outside_ids(identity: Identity) -> (Ids, Setgroups) {
+    match identity {
+        Identity::Caller => {
+            let ids = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+            (ids, Setgroups::Deny)
+        }
+        Identity::Kernel { uid, gid } => ((uid, gid), Setgroups::Allow),
+        Identity::KernelRoot => ((0, 0), Setgroups::Allow),
+    }
+}
+
+/// PID 1 begins here: it waits until its ids are mapped, builds the place and serves.
+fn pid_1(frames: &mut Frames, spec: &FenceSpec, gathered: sources::Gathered, wait: OwnedFd) -> ! {
+    let mut mapped = [0];
+    if rustix::io::read(wait, &mut mapped) != Ok(1) {
+        // Stage A has failed and has said so.
+        process::exit_now(super::FAILED);
+    }
+    match place::build(spec, gathered) {
+        Ok(place) => serve::run(frames, place),
+        Err(error) => super::fail(frames, error),
+    }
+}
+
+/// The clone asks for every namespace at once. Finds out, by asking for each alone, which of them was refused.
+fn refused_flag(namespaces: libc::c_int) -> &'static str {
+    const OTHERS: [(libc::c_int, &str); 6] = [
+        (libc::CLONE_NEWNS, "clone(NEWNS)"),
+        (libc::CLONE_NEWPID, "clone(NEWPID)"),
+        (libc::CLONE_NEWNET, "clone(NEWNET)"),
+        (libc::CLONE_NEWIPC, "clone(NEWIPC)"),
+        (libc::CLONE_NEWUTS, "clone(NEWUTS)"),
+        (libc::CLONE_NEWCGROUP, "clone(NEWCGROUP)"),
+    ];
+    if !can_clone(libc::CLONE_NEWUSER) {
+        return "clone(NEWUSER)";
+    }
+    let wanted = OTHERS.iter().filter(|(flag, _)| namespaces & flag != 0);
+    wanted
+        .filter(|(flag, _)| !can_clone(libc::CLONE_NEWUSER | flag))
+        .map(|(_, name)| *name)
+        .next()
+        .unwrap_or("clone(NEWUSER)")
+}
+
+fn can_clone(flags: libc::c_int) -> bool {
+    // SAFETY: this process has one thread, and the child ends at once.
+    match unsafe { process::clone_child(flags) } {
+        Ok(Side::Child) => process::exit_now(0),
+        Ok(Side::Parent((pid, _))) => {
+            // Its end says nothing more.
+            let _ended = process::reap(Some(pid), Wait::Block);
+            true
+        }
+        Err(_) => false,
+    }
+}
