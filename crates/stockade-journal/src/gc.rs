@@ -1,0 +1,89 @@
+//! What old runs left: looked at first, removed only on request, and never anything of a run that lives.
+
+mod find;
+
+use std::{path::PathBuf, time::Duration};
+
+pub use self::find::plan_gc;
+use crate::{
+    error::{ErrorKind, JournalError},
+    receipts, remove,
+    state::State,
+};
+
+/// How long records are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GcPolicy {
+    /// Directories of runs that ended.
+    pub keep_ended: Duration,
+    /// Directories of runs whose launcher died: all that tells what happened.
+    pub keep_interrupted: Duration,
+}
+
+/// What kind of thing was left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LeftoverKind {
+    /// A receipt that was torn while being written, in the run directory or beside the caller's.
+    TornReceipt,
+    /// The private home of a run.
+    Home,
+    /// The directory of a run whose launcher died without an ending.
+    InterruptedRun,
+    /// The directory of a run that ended.
+    OldRun,
+    /// A half-made installation.
+    Staging,
+    /// A lock that nobody holds.
+    Lock,
+}
+
+/// Something that was left.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Leftover {
+    /// What it is.
+    pub kind: LeftoverKind,
+    /// Where.
+    pub path: PathBuf,
+    /// The run it belongs to, where it belongs to one.
+    pub run: Option<String>,
+    /// Bytes of its files; of a huge tree, those the walker came to.
+    pub bytes: u64,
+    /// Why it is a leftover, or why it is kept.
+    pub why: String,
+    /// Whether it may be removed now. What is kept for some time is shown, too.
+    pub safe: bool,
+}
+
+/// Removes a leftover, after asking again whether its run lives. One that is not safe is refused.
+pub fn remove(state: &State, leftover: &Leftover) -> Result<(), JournalError> {
+    let in_use = |reason: &str| JournalError::new(ErrorKind::InUse, "remove", &leftover.path, reason);
+    if !leftover.safe {
+        return Err(in_use(&leftover.why));
+    }
+    if let Some(run) = &leftover.run
+        && find::run_lives(state, run)
+    {
+        return Err(in_use("its run lives"));
+    }
+    match leftover.kind {
+        LeftoverKind::Staging => find::remove_staging(state, &leftover.path),
+        LeftoverKind::Lock => find::remove_lock(&leftover.path),
+        LeftoverKind::TornReceipt
+        | LeftoverKind::Home
+        | LeftoverKind::InterruptedRun
+        | LeftoverKind::OldRun => remove::remove_tree(&leftover.path),
+    }
+}
+
+/// Whether the run of this directory lives, by its launcher file alone or by its receipt.
+pub(crate) fn directory_lives(directory: &std::path::Path) -> bool {
+    use crate::run_dir::file;
+    let record = crate::files::read_at(rustix::fs::CWD, directory.join(file::LAUNCHER), 4096)
+        .ok()
+        .and_then(|bytes| serde_json::from_slice(&bytes).ok());
+    let recorded = record.is_some_and(|r| crate::launcher::is_alive(&r));
+    recorded || receipts::holds_lock(directory)
+}
+
+#[cfg(test)]
+mod tests;
