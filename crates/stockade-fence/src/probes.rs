@@ -1,0 +1,28 @@
+//! Escape attempts: each is an action of a hostile tool that the fence has to deny, or to confine to a copy.
+//!
+//! [`PROBES`] is the table. [`run`] takes every probe in a child of its own and reports what it observed; it runs
+//! inside the fence as a role, by [`enter_if_asked`], and outside as the positive control that shows that the
+//! probe would have found something. [`host`] makes what the probes reach for and looks afterwards, from outside,
+//! whether anything changed: a probe may be told that it succeeded, or failed, and be wrong.
+
+mod acts;
+mod entry;
+mod files;
+mod fixture;
+pub mod host;
+mod limits;
+mod network;
+mod place;
+mod privilege;
+mod raw;
+mod runner;
+mod sanity;
+mod secrets;
+mod signals;
+mod sockets;
+mod table;
+
+pub use entry::{ARGUMENT, enter_if_asked};
+pub use fixture::{FixtureFacts, careless_descriptors};
+pub use runner::{Observation, Observed, run};
+pub use table::{Control, Expected, PROBES, Probe, probe};

@@ -1,0 +1,41 @@
+//! U: local sockets of other programs, by path and by abstract name.
+
+use std::io::Read;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram, UnixStream};
+use std::path::Path;
+use std::time::Duration;
+
+use stockade_core::guarantee::Guarantee::Network;
+
+use super::acts::Outcome;
+use super::table::{Expected, Probe};
+
+pub(super) const PROBES: &[Probe] = &[
+    Probe::new("U01", Network, "connect to a container engine in /run", |f| connect(f.at("run/docker.sock"))),
+    Probe::new("U02", Network, "connect to a container engine in the home", |f| {
+        connect(f.at("home/.docker/run/docker.sock"))
+    }),
+    Probe::new("U03", Network, "connect to an SSH agent in /tmp", |f| connect(f.at("tmp/ssh-x/agent.1"))),
+    Probe::new("U04", Network, "connect to an abstract stream socket", |f| {
+        hello(UnixStream::connect_addr(&SocketAddr::from_abstract_name(&f.token)?)?)
+    }),
+    Probe::new("U05", Network, "connect to an abstract datagram socket", |f| {
+        let address = SocketAddr::from_abstract_name(f.datagram_name())?;
+        Ok(UnixDatagram::unbound()?.connect_addr(&address)?)
+    }),
+    Probe::new("U06", Network, "connect to a listener inside the workspace", |f| {
+        connect(f.in_workspace("host.sock"))
+    })
+    .expecting(Expected::Allowed("the workspace is shared; a lane looks for sockets in it before it starts")),
+];
+
+fn connect(path: impl AsRef<Path>) -> Outcome {
+    hello(UnixStream::connect(path)?)
+}
+
+fn hello(mut stream: UnixStream) -> Outcome {
+    stream.set_read_timeout(Some(Duration::from_millis(300)))?;
+    let mut word = [0_u8; 5];
+    Ok(stream.read_exact(&mut word)?)
+}

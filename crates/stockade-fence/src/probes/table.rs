@@ -1,0 +1,192 @@
+//! The table: what each probe does, which guarantee it tests, and what is expected inside and outside.
+
+use stockade_core::{guarantee::Guarantee, mode::AccessMode};
+
+use super::acts::Outcome;
+use super::fixture::FixtureFacts;
+use super::runner::Observed;
+use super::{files, limits, network, place, privilege, sanity, secrets, signals, sockets};
+
+/// What a probe must observe inside the fence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expected {
+    /// The action fails, by whatever lock.
+    Denied,
+    /// The action fails with this error number, which shows that this one lock holds.
+    DeniedWith(i32),
+    /// The action works, and why that is no escape.
+    Allowed(&'static str),
+    /// Nothing is asserted yet, and why.
+    NotAsserted(&'static str),
+}
+
+impl Expected {
+    /// Whether an observation is the expected one. An action that hung or crashed shows nothing.
+    pub fn is_met_by(self, observed: &Observed) -> bool {
+        match self {
+            Self::Denied => matches!(observed, Observed::Denied(_) | Observed::KilledBySeccomp),
+            Self::DeniedWith(errno) => *observed == Observed::Denied(errno),
+            Self::Allowed(_) => *observed == Observed::Allowed,
+            Self::NotAsserted(_) => true,
+        }
+    }
+}
+
+/// What the same action does outside the fence, as the same user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Control {
+    /// It works: a denial inside is the fence's doing.
+    Allowed,
+    /// It works for root only.
+    AllowedForRoot,
+    /// It may fail outside as well, and why, so a denial inside proves less.
+    NotHere(&'static str),
+}
+
+impl Control {
+    /// Whether an observation outside the fence is the expected one for this user.
+    pub fn is_met_by(self, observed: &Observed, uid: u32) -> bool {
+        match self {
+            Self::Allowed => *observed == Observed::Allowed,
+            Self::AllowedForRoot => uid != 0 || *observed == Observed::Allowed,
+            Self::NotHere(_) => true,
+        }
+    }
+}
+
+/// One escape attempt.
+#[derive(Clone, Copy, Debug)]
+pub struct Probe {
+    /// The name in reports: a letter for the family and a number.
+    pub id: &'static str,
+    /// The guarantee that is broken if the action works.
+    pub guarantee: Guarantee,
+    /// The action, in one line.
+    pub action: &'static str,
+    /// What must be observed inside in read-only mode.
+    pub read_only: Expected,
+    /// What must be observed inside in isolated-write mode.
+    pub isolated_write: Expected,
+    /// What the same action does outside.
+    pub control: Control,
+    pub(super) run: fn(&FixtureFacts) -> Outcome,
+}
+
+impl Probe {
+    /// A probe that is denied inside in both modes and works outside.
+    pub(super) const fn new(
+        id: &'static str,
+        guarantee: Guarantee,
+        action: &'static str,
+        run: fn(&FixtureFacts) -> Outcome,
+    ) -> Self {
+        let denied = Expected::Denied;
+        Self {
+            id,
+            guarantee,
+            action,
+            read_only: denied,
+            isolated_write: denied,
+            control: Control::Allowed,
+            run,
+        }
+    }
+
+    /// The same expectation in both modes.
+    pub(super) const fn expecting(self, expected: Expected) -> Self {
+        Self { read_only: expected, isolated_write: expected, ..self }
+    }
+
+    pub(super) const fn outside(self, control: Control) -> Self {
+        Self { control, ..self }
+    }
+
+    /// What must be observed inside in this mode.
+    pub const fn expected_in(&self, mode: AccessMode) -> Expected {
+        match mode {
+            AccessMode::ReadOnly => self.read_only,
+            AccessMode::IsolatedWrite => self.isolated_write,
+        }
+    }
+
+    /// Whether anything is asserted of it. The others fill disks and process tables and are run only by name.
+    pub const fn is_asserted(&self) -> bool {
+        !matches!(self.isolated_write, Expected::NotAsserted(_))
+    }
+}
+
+const FAMILIES: [&[Probe]; 9] = [
+    files::PROBES,
+    secrets::PROBES,
+    signals::PROBES,
+    network::PROBES,
+    sockets::PROBES,
+    privilege::PROBES,
+    place::PROBES,
+    sanity::PROBES,
+    limits::PROBES,
+];
+
+const COUNT: usize = {
+    let mut count = 0;
+    let mut family = 0;
+    while family < FAMILIES.len() {
+        count += FAMILIES[family].len();
+        family += 1;
+    }
+    count
+};
+
+/// Every probe.
+pub const PROBES: &[Probe] = &{
+    let mut all = [FAMILIES[0][0]; COUNT];
+    let (mut family, mut at) = (0, 0);
+    while family < FAMILIES.len() {
+        let mut row = 0;
+        while row < FAMILIES[family].len() {
+            all[at] = FAMILIES[family][row];
+            at += 1;
+            row += 1;
+        }
+        family += 1;
+    }
+    all
+};
+
+/// Finds a probe by its id.
+pub fn probe(id: &str) -> Option<&'static Probe> {
+    PROBES.iter().find(|probe| probe.id == id)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::{Expected, PROBES};
+
+    #[test]
+    fn every_id_is_there_once() {
+        let ids: BTreeSet<_> = PROBES.iter().map(|probe| probe.id).collect();
+        assert_eq!(ids.len(), PROBES.len());
+        // The numbers of a family have no hole: a probe that is lost would make one.
+        for (family, last) in
+            [("W", 34), ("R", 34), ("S", 17), ("N", 18), ("U", 6), ("P", 20), ("H", 10), ("X", 4), ("D", 4)]
+        {
+            for number in 1..=last {
+                assert!(ids.contains(format!("{family}{number:02}").as_str()), "{family}{number:02}");
+            }
+            assert_eq!(ids.iter().filter(|id| id.starts_with(family)).count(), last, "{family}");
+        }
+    }
+
+    #[test]
+    fn only_these_actions_may_work_inside() {
+        let allowed = |expected: fn(&super::Probe) -> Expected| {
+            PROBES.iter().filter(move |p| matches!(expected(p), Expected::Allowed(_))).map(|p| p.id)
+        };
+        let read_only: Vec<_> = allowed(|p| p.read_only).collect();
+        assert_eq!(read_only, ["W13", "N13", "U06", "P20", "X02", "X03", "X04"]);
+        let isolated: Vec<_> = allowed(|p| p.isolated_write).collect();
+        assert_eq!(isolated, ["W13", "N13", "U06", "P20", "X01", "X02", "X03", "X04"]);
+    }
+}
