@@ -1,1 +1,15 @@
-//! See the crate description in Cargo.toml.
+//! Rehearsals: the real agent under the real fence, driven by the scripted model on loopback.
+//!
+//! A rehearsal starts lanes exactly as `stockade run` does, with the endpoint pointed at a scripted model that is a
+//! process of its own outside the fence. Whether a check passed is read from what came over the wire, from the
+//! receipt, from the kernel and from the host's files, never from the agent's words alone.
+
+mod error;
+mod rehearse;
+mod report;
+mod request;
+
+pub use error::RehearsalError;
+pub use rehearse::rehearse;
+pub use report::{Check, CheckStatus, RehearsalOutcome, RehearsalReport, ReportStatus};
+pub use request::RehearsalRequest;
