@@ -6,6 +6,7 @@
 mod fold;
 mod outcome;
 mod recent;
+mod terminal;
 #[cfg(test)]
 mod tests;
 mod wire;

@@ -5,7 +5,7 @@ mod guarantees;
 mod launch;
 mod refusals;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::{collections::BTreeMap, path::PathBuf};
 

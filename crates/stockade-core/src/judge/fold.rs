@@ -3,25 +3,24 @@
 use std::collections::BTreeMap;
 
 use super::{
-    Denial, ModelEvidence, ModelIdentity, PermissionRecord, Rank, Terminal, TerminalKind, note_code,
-    output_cause, recent::RecentIds, wire::Failure,
+    Denial, ModelEvidence, ModelIdentity, PermissionRecord, Rank, Terminal,
+    recent::RecentIds,
+    terminal::{limit_reached, permission_cancelled, settled},
+    wire::Failure,
 };
 use crate::{
-    event::{
-        Event, EventKind, NetworkVerdict, PermissionDecision, Source, ToolStatus, TurnOutcome, Usage,
-        network_code,
-    },
+    event::{Event, EventKind, PermissionDecision, Source, ToolStatus, Usage, failure_code},
     plan::LaunchPlan,
     status::{Boundary, Cause, Status},
     text,
 };
 
 /// Lists in receipts hold this many entries; counters go on.
-const LIST_LIMIT: usize = 100;
+pub(super) const LIST_LIMIT: usize = 100;
 /// An answer longer than this is cut in memory; the transcript keeps it whole.
 const ANSWER_LIMIT_BYTES: usize = 16 * 1024 * 1024;
 /// Names, ids and notes longer than this are cut.
-const NAME_LIMIT_BYTES: usize = 400;
+pub(super) const NAME_LIMIT_BYTES: usize = 400;
 
 /// Everything kept between `observe` and `finish`.
 #[derive(Clone, Debug)]
@@ -67,10 +66,10 @@ pub(super) struct Fold {
     calls: RecentIds,
     denied: RecentIds,
     /// The permission that was asked for and not decided yet.
-    open_permission: Option<String>,
-    last_request: u64,
+    pub(super) open_permission: Option<String>,
+    pub(super) last_request: u64,
     /// The last request before the proper result: later ones say nothing about it.
-    result_request: Option<u64>,
+    pub(super) result_request: Option<u64>,
 }
 
 /// The end of a main-turn response.
@@ -128,7 +127,7 @@ impl Fold {
         }
     }
 
-    fn remember(list: &mut Vec<String>, value: &str) {
+    pub(super) fn remember(list: &mut Vec<String>, value: &str) {
         let value = text::head(value, NAME_LIMIT_BYTES);
         if list.len() < LIST_LIMIT && !list.contains(&value) {
             list.push(value);
@@ -295,13 +294,24 @@ impl Fold {
 
     fn response(&mut self, kind: &EventKind) -> Option<Terminal> {
         let EventKind::ModelResponse {
-            request, class, status, finish_reason, served_model, usage, cut, ..
+            request,
+            class,
+            status,
+            failure,
+            finish_reason,
+            served_model,
+            usage,
+            cut,
+            ..
         } = kind
         else {
             return None;
         };
         if let Some(u) = usage {
             self.wire_usage.get_or_insert_with(Usage::default).add(u);
+        }
+        if failure.as_deref() == Some(failure_code::ABANDONED) {
+            return None;
         }
         let failure = Failure::of(kind);
         if *class != self.main_class {
@@ -353,144 +363,4 @@ impl Fold {
         .with_evidence(format!("accepted names: {}", self.served_as.join(", ")))
         .with_remedy("ask for the model that the endpoint serves, or use another endpoint")
     }
-
-    fn network(
-        &mut self,
-        target: &str,
-        verdict: NetworkVerdict,
-        code: &str,
-        detail: &str,
-    ) -> Option<Terminal> {
-        if verdict != NetworkVerdict::Allowed
-            && (self.network_refusals.len() < LIST_LIMIT || self.network_refusals.contains_key(code))
-        {
-            *self.network_refusals.entry(code.to_owned()).or_default() += 1;
-        }
-        let settled = |rank, status, cause| Some(settled(rank, status, cause));
-        match code {
-            network_code::TOOLSET_MISMATCH => settled(
-                Rank::Typed,
-                Status::PolicyRefused,
-                Cause::new(
-                    code,
-                    Boundary::Model,
-                    target,
-                    "the agent offered the model other tools than the plan names; nothing was forwarded",
-                )
-                .with_evidence(detail)
-                .with_remedy("check the profile's tool names against this version of the agent"),
-            ),
-            network_code::MODEL_MISMATCH => settled(
-                Rank::Mismatch,
-                Status::ModelMismatch,
-                Cause::new(
-                    code,
-                    Boundary::Model,
-                    target,
-                    "the agent asked for another model than the one ordered; nothing was forwarded",
-                )
-                .with_evidence(detail),
-            ),
-            // Without a failed main turn it is another class that failed, and the turn may well go on.
-            network_code::RETRY_STORM => self
-                .turn_failure
-                .is_some()
-                .then_some(Terminal { rank: Rank::Typed, kind: TerminalKind::RetryStorm }),
-            _ => None,
-        }
-    }
-
-    fn note(&mut self, source: Source, code: &str, note: &str) -> Option<Terminal> {
-        match code {
-            note_code::CANCEL_REQUESTED if source == Source::Stockade => {
-                let cause = Cause::new("cancelled", Boundary::Order, "signal", note);
-                return Some(settled(Rank::Cancelled, Status::Cancelled, cause));
-            }
-            note_code::STOPPED if source == Source::Stockade => self.stopped_by_us = true,
-            note_code::STDOUT_NOISE => {
-                self.noise_lines += 1;
-                self.first_noise.get_or_insert_with(|| text::head(note, 400));
-            }
-            note_code::STDOUT_UNTERMINATED => self.unterminated = true,
-            _ => {
-                if source != Source::Agent {
-                    Self::remember(&mut self.notes, note);
-                }
-            }
-        }
-        None
-    }
-
-    fn turn_ended(&mut self, outcome: &TurnOutcome) -> Terminal {
-        match outcome {
-            TurnOutcome::Success { answer } => {
-                // The first result is the answer; another one is an afterthought.
-                if self.result_request.is_none() {
-                    self.result_text.clone_from(answer);
-                    self.result_request = Some(self.last_request);
-                }
-                Terminal { rank: Rank::Result, kind: TerminalKind::Result }
-            }
-            TurnOutcome::Refusal { text } => settled(
-                Rank::Typed,
-                Status::RefusedByModel,
-                Cause::new("content-filter", Boundary::Model, "answer", "the model refused to answer")
-                    .with_evidence(text.clone()),
-            ),
-            TurnOutcome::Cancelled { permission } => {
-                let named = permission.as_ref().map(|tool| text::head(tool, NAME_LIMIT_BYTES));
-                match named.or_else(|| self.open_permission.take()) {
-                    Some(tool) => {
-                        let cause = permission_cancelled(&tool);
-                        self.permission_cancelled.get_or_insert(tool);
-                        settled(Rank::Permission, Status::PermissionCancelled, cause)
-                    }
-                    None => Terminal { rank: Rank::Typed, kind: TerminalKind::AgentCancelled },
-                }
-            }
-            TurnOutcome::MaxTurns => settled(
-                Rank::LimitReached,
-                Status::LimitReached,
-                Cause::new("max-turns", Boundary::Limit, "turns", "the agent reached its limit of turns"),
-            ),
-            TurnOutcome::Truncated => settled(
-                Rank::Typed,
-                Status::IncompleteOutput,
-                output_cause("max-tokens", "answer", "the answer was cut by the model's token limit"),
-            ),
-            TurnOutcome::Error { text, http_status } => Terminal {
-                rank: Rank::Typed,
-                kind: TerminalKind::AgentError { text: text::head(text, 2_000), http_status: *http_status },
-            },
-        }
-    }
-}
-
-fn settled(rank: Rank, status: Status, cause: Cause) -> Terminal {
-    Terminal { rank, kind: TerminalKind::Settled(status, Box::new(cause)) }
-}
-
-/// The cause for a turn that ended at a permission prompt.
-pub(super) fn permission_cancelled(tool: &str) -> Cause {
-    Cause::new(
-        "permission-cancelled",
-        Boundary::ProviderPermission,
-        format!("permission for {tool}"),
-        format!("the agent cancelled its turn at a permission prompt for `{tool}` that nobody could answer"),
-    )
-    .with_evidence(format!("tool: {tool}"))
-    .with_remedy("use Stockade's own profile of this provider: its permission strategy never prompts")
-}
-
-fn limit_reached(limit: &str, value: &str, measured: &str) -> Terminal {
-    let (rank, status, what) = match limit {
-        "wall" => (Rank::TimedOut, Status::TimedOut, "the deadline passed"),
-        "idle" => (Rank::Stalled, Status::Stalled, "nothing moved for the whole idle limit"),
-        "memory" => (Rank::OutOfMemory, Status::OutOfMemory, "the memory limit was passed"),
-        _ => (Rank::LimitReached, Status::LimitReached, "a limit was reached"),
-    };
-    let cause = Cause::new(format!("limit-{limit}"), Boundary::Limit, limit, format!("{what} ({value})"))
-        .with_evidence(format!("measured: {measured}"))
-        .with_remedy(format!("raise the limit `{limit}` if the work needs it"));
-    settled(rank, status, cause)
 }

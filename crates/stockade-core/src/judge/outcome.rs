@@ -1,10 +1,8 @@
 //! From the fold to the ending.
 
 use super::{
-    AgentExit, Ending, ModelEvidence, Terminal, TerminalKind,
-    fold::{Fold, permission_cancelled},
-    output_cause,
-    wire::Failure,
+    AgentExit, Ending, ModelEvidence, Terminal, TerminalKind, fold::Fold, output_cause,
+    terminal::permission_cancelled, wire::Failure,
 };
 use crate::{
     changes::Changes,

@@ -11,7 +11,7 @@ pub(super) struct Failure {
     step: String,
     pub(super) class: String,
     status: Option<u16>,
-    failure: Option<String>,
+    no_answer: Option<String>,
     content_type: Option<String>,
     retry_after_s: Option<u64>,
     error: Option<String>,
@@ -47,7 +47,7 @@ impl Failure {
             step: format!("response {request} ({class})"),
             class: class.clone(),
             status: *status,
-            failure: failure.clone(),
+            no_answer: failure.clone(),
             content_type: content_type.clone(),
             retry_after_s: *retry_after_s,
             error: error.clone(),
@@ -60,7 +60,7 @@ impl Failure {
             step: "agent".to_owned(),
             class: String::new(),
             status: Some(status),
-            failure: None,
+            no_answer: None,
             content_type: None,
             retry_after_s: None,
             error: Some(text.to_owned()),
@@ -82,7 +82,7 @@ impl Failure {
             (status, if remedy.is_empty() { cause } else { cause.with_remedy(remedy) })
         };
         let Some(http) = self.status else {
-            let code = self.failure.clone().unwrap_or_else(|| failure_code::PROTOCOL.to_owned());
+            let code = self.no_answer.clone().unwrap_or_else(|| failure_code::PROTOCOL.to_owned());
             let remedy = match code.as_str() {
                 failure_code::TLS => "check the certificate; a private authority is named with `--ca FILE`",
                 failure_code::NAME => "check the host name in `--endpoint`",

@@ -86,25 +86,39 @@ pub(super) fn order(order: &Order, profile: &Profile) -> Result<(), Refusal> {
         ));
     }
     if let Some(url) = &order.endpoint.url {
-        let (scheme, rest) = url.split_once("://").unwrap_or(("", ""));
-        let hostless = rest.is_empty() || rest.starts_with(['/', '?', '#', ':']);
-        let unprintable = url.chars().any(|c| c.is_whitespace() || c.is_control());
-        if !matches!(scheme, "http" | "https") || hostless || unprintable || rest.contains('@') {
-            return Err(usage(
-                "endpoint-url",
-                "endpoint",
-                format!("`{}` is no endpoint", crate::text::head(url, 200)),
-                "give a base URL such as https://api.example.com/v1, without user or password".to_owned(),
-            ));
-        }
-        if scheme == "http" && !is_loopback(url) {
-            return Err(usage(
-                "endpoint-plaintext",
-                "endpoint",
-                format!("`{}` would carry the prompt and the key unencrypted", crate::text::head(url, 200)),
-                "use https; plain http is for loopback only".to_owned(),
-            ));
-        }
+        endpoint_url(url)?;
+    }
+    Ok(())
+}
+
+fn endpoint_url(url: &str) -> Result<(), Refusal> {
+    let refuse =
+        |code: &str, message: String, remedy: &str| Err(usage(code, "endpoint", message, remedy.to_owned()));
+    let (scheme, rest) = url.split_once("://").unwrap_or(("", ""));
+    if url.contains('@') {
+        return refuse(
+            "endpoint-url",
+            // Not repeated: it may hold a password.
+            "the endpoint holds a user or a password".to_owned(),
+            "give a base URL without them; a key is named with `--key-env NAME`",
+        );
+    }
+    let shown = crate::text::head(url, 200).escape_debug().to_string();
+    let hostless = rest.is_empty() || rest.starts_with(['/', '?', '#', ':']);
+    let unprintable = url.chars().any(|c| c.is_whitespace() || c.is_control());
+    if !matches!(scheme, "http" | "https") || hostless || unprintable {
+        return refuse(
+            "endpoint-url",
+            format!("`{shown}` is no endpoint"),
+            "give a base URL such as https://api.example.com/v1",
+        );
+    }
+    if scheme == "http" && !is_loopback(url) {
+        return refuse(
+            "endpoint-plaintext",
+            format!("`{shown}` would carry the prompt and the key unencrypted"),
+            "use https; plain http is for loopback only",
+        );
     }
     Ok(())
 }

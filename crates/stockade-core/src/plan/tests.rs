@@ -4,11 +4,11 @@ mod hosts;
 mod orders;
 mod render;
 
-use std::path::PathBuf;
+use std::{fmt::Write as _, path::PathBuf};
 
 use super::*;
 use crate::{
-    order::{EndpointOrder, Workspace, WorkspaceKind},
+    order::{EndpointOrder, Listener, Workspace, WorkspaceKind},
     status::Status,
 };
 
@@ -61,7 +61,13 @@ fn order() -> Order {
         accept_missing: Vec::new(),
         limits: Limits::default(),
         session: "0198c0de-0000-7000-8000-000000000001".to_owned(),
+        listener: Listener::default(),
     }
+}
+
+/// A plan for tests of what comes after planning.
+pub(crate) fn sample_plan() -> LaunchPlan {
+    planned(&Order { model: Some("m-1".to_owned()), ..order() }, &hosts::plain()).unwrap()
 }
 
 fn planned(order: &Order, survey: &Survey) -> Result<LaunchPlan, Refusal> {
@@ -74,7 +80,7 @@ fn matrix(survey: &Survey, workspace: &Workspace) -> String {
     for mode in AccessMode::ALL {
         for provider_sandbox in [ProviderSandbox::Keep, ProviderSandbox::Replace] {
             let order = Order { mode, provider_sandbox, workspace: workspace.clone(), ..order() };
-            out += &format!("--- {} {}\n", mode.id(), provider_sandbox.id());
+            writeln!(out, "--- {} {}", mode.id(), provider_sandbox.id()).unwrap();
             out += &render::outcome(&planned(&order, survey));
         }
     }
@@ -208,7 +214,7 @@ fn git_is_mounted_read_only_over_a_writable_workspace_only() {
             let workspace = Workspace { kind, in_place: true, ..order().workspace };
             let plan = planned(&Order { mode, workspace, ..order() }, &hosts::plain()).unwrap();
             let mounts = plan.mounts.iter().map(render::mount).collect::<Vec<_>>().join(", ");
-            seen += &format!("{} {kind:?}: {mounts}\n", mode.id());
+            writeln!(seen, "{} {kind:?}: {mounts}", mode.id()).unwrap();
         }
     }
     insta::assert_snapshot!(seen);

@@ -1,6 +1,6 @@
 //! Orders that cannot be carried out anywhere, and who is told what.
 
-use std::path::PathBuf;
+use std::{fmt::Write as _, path::PathBuf};
 
 use super::{super::*, hosts, order, planned, render};
 use crate::{
@@ -62,6 +62,7 @@ fn each_bad_order_is_a_clear_refusal() {
         ("endpoint of another scheme", endpoint(Some("ftp://127.0.0.1/v1"), None, false)),
         ("endpoint without a host", endpoint(Some("https:///v1"), None, false)),
         ("endpoint with a password", endpoint(Some("https://u:p@api.sample.test/v1"), None, false)),
+        ("endpoint with a password and no scheme", endpoint(Some("u:p@api.sample.test/v1"), None, false)),
         ("endpoint with a line break", endpoint(Some("https://api.sample.test/\r\nx: y"), None, false)),
         ("endpoint in plain text", endpoint(Some("http://api.sample.test/v1"), Some("K"), true)),
         ("nothing to talk to", endpoint(None, None, false)),
@@ -74,7 +75,7 @@ fn each_bad_order_is_a_clear_refusal() {
     let mut seen = String::new();
     for (name, order) in refused {
         let refusal = planned(&order, &hosts::plain()).expect_err(name);
-        seen += &format!("--- {name}\n{}", render::refusal(&refusal));
+        write!(seen, "--- {name}\n{}", render::refusal(&refusal)).unwrap();
     }
     insta::assert_snapshot!(seen);
 }
