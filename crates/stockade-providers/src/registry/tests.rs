@@ -1,0 +1,187 @@
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use stockade_core::{
+    mode::AccessMode,
+    profile::{Dialect, Profile, PromptDelivery, SandboxNeed},
+    template,
+};
+
+use super::*;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Digests {
+    profile: Vec<Digest>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Digest {
+    name: String,
+    version: u32,
+    sha256: String,
+}
+
+fn grok() -> Profile {
+    find("grok").unwrap().load().unwrap().profile
+}
+
+#[test]
+fn every_built_in_profile_is_sound_and_named_as_listed() {
+    for b in built_in() {
+        let loaded = b.load().unwrap_or_else(|e| panic!("{}: {e}", b.name));
+        assert_eq!(loaded.profile.name, b.name);
+    }
+    assert_eq!(find("nobody"), None);
+}
+
+#[test]
+fn a_changed_profile_has_a_new_version_and_a_recorded_digest() {
+    let table: Digests = toml::from_str(include_str!("../../profiles/digests.toml")).unwrap();
+    for b in built_in() {
+        let loaded = b.load().unwrap();
+        let mut of_name: Vec<_> = table.profile.iter().filter(|d| d.name == b.name).collect();
+        let versions: Vec<_> = of_name.iter().map(|d| d.version).collect();
+        assert!(versions.windows(2).all(|w| w[0] < w[1]), "{}: versions {versions:?}", b.name);
+        let last = of_name.pop().unwrap_or_else(|| panic!("{} is not in digests.toml", b.name));
+        assert_eq!(
+            (last.version, last.sha256.as_str()),
+            (loaded.profile.version, loaded.digest.as_str()),
+            "the profile of {} changed: count its version up and add the digest to digests.toml",
+            b.name
+        );
+    }
+}
+
+/// The argv as `plan()` puts it together.
+fn argv(mode: AccessMode, sandbox: &[String], more: &[&[String]]) -> Vec<String> {
+    let p = grok();
+    let l = &p.launch;
+    let own = match mode {
+        AccessMode::ReadOnly => &l.read_only_argv,
+        AccessMode::IsolatedWrite => &l.isolated_write_argv,
+    };
+    let values: BTreeMap<&str, String> = [
+        ("cwd", "/w"),
+        ("session", "01a22ca0-56e9-7d0a-8382-f52e7f7b47a4"),
+        ("model", "grok-4.6"),
+        ("effort", "low"),
+        ("prompt_file", "/home/agent/prompt.md"),
+        ("instructions", "- be brief"),
+    ]
+    .map(|(k, v)| (k, v.to_owned()))
+    .into();
+    let parts = l.argv.iter().chain(sandbox).chain(own).chain(more.iter().copied().flatten());
+    parts.map(|part| template::fill(part, &values).unwrap()).collect()
+}
+
+const COMMON: [&str; 17] = [
+    "--disallowed-tools",
+    "Agent,search_tool,use_tool",
+    "--no-subagents",
+    "--disable-web-search",
+    "--permission-mode",
+    "bypassPermissions",
+    "--verbatim",
+    "--output-format",
+    "streaming-messages-json",
+    "--cwd",
+    "/w",
+    "-s",
+    "01a22ca0-56e9-7d0a-8382-f52e7f7b47a4",
+    "-m",
+    "grok-4.6",
+    "--prompt-file",
+    "/home/agent/prompt.md",
+];
+
+#[test]
+fn grok_is_started_with_exactly_these_arguments() {
+    let l = grok().launch;
+    let expect = |tail: &[&str]| COMMON.iter().chain(tail).map(|s| (*s).to_owned()).collect::<Vec<_>>();
+    let read = "read_file,grep,list_dir,run_terminal_cmd";
+    let write = "read_file,grep,list_dir,run_terminal_cmd,search_replace";
+    assert_eq!(
+        argv(AccessMode::ReadOnly, &l.replace_argv, &[]),
+        expect(&["--sandbox", "off", "--tools", read])
+    );
+    assert_eq!(
+        argv(AccessMode::IsolatedWrite, &l.replace_argv, &[]),
+        expect(&["--sandbox", "off", "--tools", write])
+    );
+    assert_eq!(
+        argv(AccessMode::ReadOnly, &l.keep_read_only_argv, &[]),
+        expect(&["--sandbox", "read-only", "--tools", read])
+    );
+    assert_eq!(
+        argv(AccessMode::IsolatedWrite, &l.keep_isolated_write_argv, &[&l.effort_argv, &l.instructions_argv]),
+        expect(&[
+            "--sandbox",
+            "workspace",
+            "--tools",
+            write,
+            "--reasoning-effort",
+            "low",
+            "--rules=- be brief"
+        ])
+    );
+}
+
+#[test]
+fn grok_is_kept_silent_by_its_private_configuration() {
+    let p = grok();
+    let values: BTreeMap<&str, String> = [
+        ("model", "grok-4.6"),
+        ("base_url", "http://127.0.0.1:8080/v1"),
+        ("placeholder_key", "stockade-placeholder"),
+    ]
+    .map(|(k, v)| (k, v.to_owned()))
+    .into();
+    assert_eq!(p.home_files.len(), 1);
+    assert_eq!(p.home_files[0].path, ".grok/config.toml");
+    let config: toml::Table =
+        template::fill(&p.home_files[0].content, &values).unwrap().parse().expect("configuration is TOML");
+    let model = config["model"]["grok-4.6"].as_table().unwrap();
+    assert_eq!(model["base_url"].as_str(), Some("http://127.0.0.1:8080/v1"));
+    assert_eq!(model["api_key"].as_str(), Some("stockade-placeholder"));
+    assert_eq!(config["models"]["session_summary"].as_str(), Some("grok-4.6"));
+    assert_eq!(config["models"]["max_retries"].as_integer(), Some(0));
+    for (table, key) in [
+        ("cli", "auto_update"),
+        ("features", "telemetry"),
+        ("features", "feedback"),
+        ("features", "remote_fetch"),
+        ("features", "managed_config"),
+        ("features", "turn_summary"),
+        ("telemetry", "trace_upload"),
+        ("telemetry", "mixpanel_enabled"),
+        ("subagents", "enabled"),
+        ("memory", "enabled"),
+        ("workflows", "enabled"),
+    ] {
+        assert_eq!(config[table][key].as_bool(), Some(false), "{table}.{key}");
+    }
+    assert_eq!(config["toolset"]["bash"]["login_shell_capture"].as_bool(), Some(false));
+    assert_eq!(p.launch.env["GROK_DISABLE_AUTOUPDATER"], "1");
+    assert_eq!(p.launch.env["GROK_HOME"], "{home}/.grok");
+    for name in ["XAI_API_KEY", "GROK_FOLDER_TRUST", "GROK_SANDBOX"] {
+        assert!(!p.launch.env.contains_key(name), "{name}");
+    }
+}
+
+#[test]
+fn grok_has_the_wire_and_the_needs_that_were_measured() {
+    let p = grok();
+    assert_eq!(p.launch.prompt, PromptDelivery::File { path: "prompt.md".to_owned() });
+    assert_eq!(p.output.dialect, Dialect::GrokMessages);
+    assert_eq!(p.sandbox.needs, [SandboxNeed::Bubblewrap, SandboxNeed::Landlock, SandboxNeed::Nesting]);
+    let turn = &p.wire.classes[0];
+    assert_eq!(turn.tools(AccessMode::ReadOnly), ["run_terminal_command", "read_file", "list_dir", "grep"]);
+    assert_eq!(
+        turn.tools(AccessMode::IsolatedWrite),
+        ["run_terminal_command", "read_file", "list_dir", "grep", "search_replace"]
+    );
+    assert_eq!(p.wire.classes[1].tools(AccessMode::ReadOnly), ["session_title"]);
+    assert_eq!(p.wire.stop_header, Some(("x-should-retry".to_owned(), "false".to_owned())));
+}
