@@ -2,6 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
+use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use rustix::mount::{MountFlags, UnmountFlags};
@@ -174,10 +175,11 @@ const TIOCSTI: usize = 0x5412;
 
 /// Makes a terminal, takes it for its own and types a letter into it.
 fn type_into_terminal(command: usize) -> Outcome {
-    let master = rustix::pty::openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY)?;
-    rustix::pty::grantpt(&master)?;
-    rustix::pty::unlockpt(&master)?;
-    let name = rustix::pty::ptsname(&master, Vec::new())?;
+    // Open until the probe ends: closing it would hang up on this process before it has answered.
+    let master = ManuallyDrop::new(rustix::pty::openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY)?);
+    rustix::pty::grantpt(&*master)?;
+    rustix::pty::unlockpt(&*master)?;
+    let name = rustix::pty::ptsname(&*master, Vec::new())?;
     become_session_leader()?;
     let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::NOCTTY;
     let terminal: OwnedFd = rustix::fs::open(name, flags, rustix::fs::Mode::empty())?;

@@ -60,6 +60,8 @@ impl Observed {
             "killed by seccomp" => Some(Self::KilledBySeccomp),
             "timed out" => Some(Self::TimedOut),
             "broken" => Some(Self::Broken),
+            // What `errno_name` says of numbers that have no name: `text` writes those as numbers.
+            "EUNKNOWN" => None,
             _ => {
                 if let Some(number) = text.strip_prefix("errno ") {
                     return number.parse().ok().map(Self::Denied);
