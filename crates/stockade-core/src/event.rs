@@ -200,8 +200,6 @@ pub enum EventKind {
     },
     /// The agent's process runs.
     AgentStarted {
-        /// Its pid inside the fence.
-        pid: i32,
         /// Its argv.
         argv: Vec<String>,
     },

@@ -1,1 +1,26 @@
-//! See the crate description in Cargo.toml.
+//! One lane: from an order to a receipt.
+
+mod admit;
+mod clock;
+mod conclude;
+mod doctor;
+mod exposure;
+pub mod fault;
+mod home;
+mod idle;
+mod listener;
+mod pin;
+mod place;
+mod recorder;
+mod request;
+mod run;
+mod scratch;
+mod stopping;
+mod storage;
+mod streams;
+mod watch;
+
+pub use doctor::{DiagnosedGuarantee, DiagnosedPin, Diagnosis, diagnose};
+pub use recorder::{Observer, Unwatched};
+pub use request::{LaneRequest, PromptSource, StopRequest};
+pub use run::{LaneOutcome, preview, run};

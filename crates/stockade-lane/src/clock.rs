@@ -1,0 +1,38 @@
+//! The clocks of a run: wall time for people, the monotonic clock for everything measured.
+
+use std::time::{Duration, Instant};
+
+/// The clocks, started with the run.
+#[derive(Clone, Copy, Debug)]
+pub struct RunClock {
+    started: Instant,
+}
+
+impl RunClock {
+    /// Starts the monotonic clock.
+    pub fn start() -> Self {
+        Self { started: Instant::now() }
+    }
+
+    /// Time since the start.
+    pub fn elapsed(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// Milliseconds since the start.
+    pub fn elapsed_ms(&self) -> u64 {
+        u64::try_from(self.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// When the clock was started.
+    pub fn started(&self) -> Instant {
+        self.started
+    }
+}
+
+/// The wall clock: RFC 3339 with milliseconds, UTC.
+pub fn wall_time() -> String {
+    let now = jiff::Timestamp::now();
+    let rounded = jiff::Timestamp::from_millisecond(now.as_millisecond()).unwrap_or(now);
+    format!("{rounded:.3}")
+}

@@ -1,0 +1,159 @@
+//! From a plan to a proven fence.
+
+use std::path::{Path, PathBuf};
+
+use stockade_core::{
+    guarantee::Guarantee,
+    mode::{AccessMode, NetworkPolicy},
+    order::PinKind,
+    plan::{LaunchPlan, MountSource, PlannedIdentity},
+    status::{Boundary, Cause, Refusal, Status},
+    survey::Survey,
+};
+use stockade_fence::{
+    Bind, BindAccess, BindOwner, Fence, FenceError, FenceNetwork, FenceSpec, Identity, OwnBinary, Proof,
+    ProofRequest, WorkspaceProof,
+};
+
+/// A fence that is built and proven.
+#[derive(Debug)]
+pub(crate) struct ProvenFence {
+    pub(crate) fence: Fence,
+    pub(crate) proof: Proof,
+}
+
+/// The host paths that a plan's mounts stand for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HostPaths<'p> {
+    pub(crate) home: &'p Path,
+    pub(crate) decoys: &'p Path,
+}
+
+/// Builds the fence of a plan.
+pub(crate) fn build(
+    plan: &LaunchPlan,
+    survey: &Survey,
+    paths: HostPaths<'_>,
+    own_binary: OwnBinary,
+) -> Result<Fence, Refusal> {
+    let identity = identity(plan, survey)?;
+    let spec = FenceSpec {
+        rung: plan.rung,
+        identity,
+        binds: binds(plan, paths.home),
+        network: match plan.network {
+            NetworkPolicy::Model => FenceNetwork::Gateway,
+            NetworkPolicy::None => FenceNetwork::Empty,
+            NetworkPolicy::Host => FenceNetwork::Host,
+        },
+        own_binary,
+        temp_bytes: plan.limits.temp_bytes,
+        max_processes: Some(plan.limits.max_processes),
+    };
+    Fence::build(&spec).map_err(|e| refused(plan, survey, &e))
+}
+
+/// Proves a fence by canaries from inside.
+pub(crate) fn prove(
+    mut fence: Fence,
+    plan: &LaunchPlan,
+    paths: HostPaths<'_>,
+) -> Result<ProvenFence, Refusal> {
+    let request = ProofRequest {
+        decoys: paths.decoys.to_owned(),
+        workspace: Some(WorkspaceProof {
+            path: plan.cwd.clone(),
+            access: match plan.mode {
+                AccessMode::ReadOnly => BindAccess::ReadOnly,
+                AccessMode::IsolatedWrite => BindAccess::ReadWrite,
+            },
+        }),
+        protected: plan
+            .mounts
+            .iter()
+            .filter(|m| m.source == MountSource::GitEntry)
+            .map(|m| m.target.clone())
+            .collect(),
+    };
+    match fence.prove(&request) {
+        Ok(proof) => Ok(ProvenFence { fence, proof }),
+        Err(e) => Err(Refusal::new(
+            Status::SandboxUnavailable,
+            Cause::new("canary", Boundary::Fence, "prove", format!("the fence does not hold: {e}"))
+                .with_evidence(format!("rung {}", plan.rung.id()))
+                .with_remedy(
+                    "this is a defect of the host or of Stockade: run `stockade doctor` and report it",
+                ),
+        )),
+    }
+}
+
+fn identity(plan: &LaunchPlan, survey: &Survey) -> Result<Identity, Refusal> {
+    match plan.identity {
+        PlannedIdentity::Caller => Ok(Identity::Caller),
+        PlannedIdentity::WorkspaceOwner { uid, gid } => {
+            // A group of root's would give the agent root's group: it keeps the user's number instead.
+            Ok(Identity::Kernel { uid, gid: if gid == 0 { uid } else { gid } })
+        }
+        PlannedIdentity::PrivateUid => {
+            let id =
+                stockade_fence::private_kernel_id(&plan.session).map_err(|e| refused(plan, survey, &e))?;
+            Ok(Identity::Kernel { uid: id, gid: id })
+        }
+        PlannedIdentity::KernelRoot { .. } => Ok(Identity::KernelRoot),
+    }
+}
+
+fn binds(plan: &LaunchPlan, home: &Path) -> Vec<Bind> {
+    plan.mounts
+        .iter()
+        .map(|m| {
+            let (source, target, owner) = match &m.source {
+                MountSource::Workspace => (plan.cwd.clone(), m.target.clone(), BindOwner::Payload),
+                MountSource::GitEntry => (plan.cwd.join(".git"), m.target.clone(), BindOwner::Payload),
+                MountSource::Home => (home.to_owned(), m.target.clone(), BindOwner::Payload),
+                MountSource::Provider => provider(plan, &m.target),
+                MountSource::Path { path } => (
+                    path.clone(),
+                    m.target.clone(),
+                    if m.writable { BindOwner::Payload } else { BindOwner::Host },
+                ),
+            };
+            let access = if m.writable { BindAccess::ReadWrite } else { BindAccess::ReadOnly };
+            Bind { source, target, access, owner }
+        })
+        .collect()
+}
+
+/// A pinned provider's folder is shown whole: some need the files beside their executable. Of an executable that the
+/// caller named only the file is shown, because what lies beside it is unknown.
+fn provider(plan: &LaunchPlan, target: &Path) -> (PathBuf, PathBuf, BindOwner) {
+    let path = &plan.executable.path;
+    if plan.executable.pin == PinKind::Unpinned {
+        return (path.clone(), plan.executable.inside.clone(), BindOwner::Host);
+    }
+    let folder = path.parent().unwrap_or(path).to_owned();
+    (folder, target.to_owned(), BindOwner::Host)
+}
+
+fn refused(plan: &LaunchPlan, survey: &Survey, e: &FenceError) -> Refusal {
+    let boundary = if survey.outer.is_present() { Boundary::ParentSandbox } else { Boundary::Fence };
+    let mut cause = Cause::new(
+        "fence-not-built",
+        boundary,
+        e.step().to_owned(),
+        format!("the fence cannot be built: {e}"),
+    )
+    .with_errno(e.errno())
+    .with_evidence(format!("rung {}", plan.rung.id()))
+    .with_remedy("run `stockade doctor`: it names what this host lacks");
+    if let Some(path) = e.path() {
+        cause = cause.with_evidence(path.display().to_string());
+    }
+    Refusal::new(Status::SandboxUnavailable, cause)
+}
+
+/// The canaries that prove a guarantee, for the receipt.
+pub(crate) fn proofs(proof: &Proof, guarantee: Guarantee) -> Vec<String> {
+    proof.canaries.iter().filter(|c| c.guarantee == guarantee).map(|c| c.name.clone()).collect()
+}

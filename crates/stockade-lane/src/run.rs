@@ -1,0 +1,439 @@
+//! One lane from request to receipt.
+
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use secrecy::SecretString;
+use stockade_core::{
+    changes::Changes,
+    event::{EventKind, Source},
+    judge::Judge,
+    order::Pin,
+    plan::{LaunchPlan, plan},
+    receipt::Receipt,
+    status::{Boundary, Cause, Refusal, Status},
+    survey::Survey,
+};
+use stockade_fence::{
+    OwnBinary, Role, SpawnLimits, SpawnRequest, TreeEnd, stdio,
+    survey::{Extent, SurveyRequest, measure},
+};
+use stockade_gateway::{Credential, Gateway, ModelPolicy, Upstream};
+use stockade_journal::{Reservation, ReservationRequest, RunDir, State, Stream, walk};
+use stockade_providers::SessionLog;
+use tokio::sync::mpsc;
+
+use crate::{
+    admit::{self, Admitted},
+    clock::{RunClock, wall_time},
+    conclude::{self, Facts, Paths},
+    fault,
+    home::PrivateHome,
+    listener::HostListener,
+    pin, place,
+    recorder::{Observer, Recorder},
+    request::{LaneRequest, StopRequest},
+    scratch::Scratch,
+    storage,
+    streams::{self, Streams},
+    watch::{self, Running, Watched},
+};
+
+/// How many facts of the gateway may wait for the dispatcher.
+const FACT_QUEUE: usize = 256;
+/// How long the tree may take to be gone after the fence was told to close.
+const CLOSE_TIME: Duration = Duration::from_secs(10);
+
+/// How a lane ended.
+#[derive(Clone, Debug)]
+pub struct LaneOutcome {
+    /// The receipt, as written.
+    pub receipt: Receipt,
+    /// The answer, whole or partial.
+    pub answer: Option<String>,
+}
+
+/// Runs one lane. `Err` is a usage error: nothing was created.
+pub async fn run(
+    request: &LaneRequest,
+    observer: &mut dyn Observer,
+    stops: &mut mpsc::Receiver<StopRequest>,
+) -> Result<LaneOutcome, Refusal> {
+    let clock = RunClock::start();
+    let started_at = wall_time();
+    let id = uuid::Uuid::now_v7().to_string();
+    let listener = HostListener::for_policy(request.network)?;
+    let mut admitted = admit::admit(request, &id, listener.order.clone())?;
+    // A file that does not exist is a usage error, and those are known before anything is created.
+    let named =
+        request.executable.as_deref().map(|e| pin::verify(&request.state_root, &request.provider, Some(e)));
+    if let Some(Err(refusal)) = &named
+        && refusal.status.is_none()
+    {
+        return Err(refusal.clone());
+    }
+    let state = State::create(&request.state_root).map_err(|e| storage::refusal(&e))?;
+    let launcher = stockade_journal::launcher_record().map_err(|e| storage::refusal(&e))?;
+    let mut run = state.create_run(&id, &launcher).map_err(|e| storage::refusal(&e))?;
+    let paths = Paths::new(&id, run.path(), started_at, launcher);
+    let reserved = match reserve(request, &admitted, &paths, &run) {
+        Ok(reserved) => reserved,
+        Err(refusal) => {
+            // Nothing is left of an order that was never accepted. A failure to remove it leaves a folder for `gc`.
+            let _ = run.discard();
+            return Err(refusal);
+        }
+    };
+    fault::point("reserved");
+    let mut recorder = Recorder::new(clock, &mut run, observer);
+    recorder.record(
+        Source::Stockade,
+        EventKind::RunStarted { run: id, version: env!("CARGO_PKG_VERSION").to_owned() },
+    );
+    let mut facts = Facts::default();
+    let verdict =
+        carry_out(request, &mut admitted, named, listener, &state, &mut recorder, stops, clock, &mut facts)
+            .await;
+    Ok(conclude::conclude(request, &admitted, &paths, reserved, recorder, facts, verdict, clock))
+}
+
+/// The caller's files, reserved.
+#[derive(Debug)]
+pub(crate) struct Reserved {
+    pub(crate) output: Option<Reservation>,
+    pub(crate) receipt: Option<Reservation>,
+}
+
+fn reserve(
+    request: &LaneRequest,
+    admitted: &Admitted,
+    paths: &Paths,
+    run: &RunDir,
+) -> Result<Reserved, Refusal> {
+    let mut writable = admitted.order.writes.clone();
+    writable.push(admitted.order.workspace.path.clone());
+    let bytes = conclude::receipt_bytes(&conclude::interrupted(request, admitted, paths));
+    let absolute = |p: &Option<PathBuf>| p.as_deref().map(conclude::absolute);
+    let (output, receipt) = (absolute(&request.output), absolute(&request.receipt));
+    let mut requests = Vec::new();
+    requests.extend(output.as_deref().map(|path| ReservationRequest { path, initial: b"" }));
+    requests.extend(receipt.as_deref().map(|path| ReservationRequest { path, initial: &bytes }));
+    let mut taken =
+        Reservation::make_all(&requests, &writable).map_err(|e| storage::refusal(&e))?.into_iter();
+    let reserved = Reserved {
+        output: if output.is_some() { taken.next() } else { None },
+        receipt: if receipt.is_some() { taken.next() } else { None },
+    };
+    if let Err(e) = run.write_receipt(&bytes) {
+        for taken in [reserved.output, reserved.receipt].into_iter().flatten() {
+            // The failure that ends the order is the one to report.
+            let _ = taken.roll_back();
+        }
+        return Err(storage::refusal(&e));
+    }
+    Ok(reserved)
+}
+
+/// Everything between the reservation and the ending. What is learnt on the way is kept in `facts`, whatever happens.
+#[expect(
+    clippy::too_many_arguments,
+    reason = "the stages of a run in one place; each argument is one of its parties"
+)]
+async fn carry_out(
+    request: &LaneRequest,
+    admitted: &mut Admitted,
+    named: Option<Result<Pin, Refusal>>,
+    listener: HostListener,
+    state: &State,
+    recorder: &mut Recorder<'_>,
+    stops: &mut mpsc::Receiver<StopRequest>,
+    clock: RunClock,
+    facts: &mut Facts,
+) -> Result<(), Refusal> {
+    let pin = named.unwrap_or_else(|| pin::verify(state.root(), &request.provider, None))?;
+    facts.pin = Some(pin.clone());
+    fault::point("verified");
+    let survey = measure(&SurveyRequest {
+        path: request.environment.get("PATH").map(Into::into),
+        extent: Extent::FirstThatStands,
+    });
+    facts.survey = Some(survey.clone());
+    fault::point("surveyed");
+    let plan = plan(&admitted.order, &pin, &survey, &admitted.profile)?;
+    let text = serde_json::to_vec_pretty(&plan).unwrap_or_default();
+    recorder.run().write_plan(&text).map_err(|e| storage::refusal(&e))?;
+    recorder
+        .record(Source::Stockade, EventKind::PlanMade { rung: plan.rung, sha256: admit::sha256_hex(&text) });
+    facts.plan = Some(plan.clone());
+    fault::point("planned");
+    let home = PrivateHome::stage(state, &plan, &admitted.prompt)?;
+    recorder.record(
+        Source::Stockade,
+        EventKind::PromptQueued {
+            bytes: admitted.order.prompt.bytes,
+            sha256: admitted.order.prompt.sha256.clone(),
+        },
+    );
+    fault::point("staged");
+    let ended =
+        in_fence(request, admitted, &plan, &survey, &home, listener, recorder, stops, clock, facts).await;
+    if let Some(log) = &plan.session_log
+        && let Err(e) = recorder.run().keep_session_events(
+            home.path(),
+            Path::new(log),
+            stockade_providers::LOG_LIMIT_BYTES,
+        )
+        && e.kind() != stockade_journal::ErrorKind::NotFound
+    {
+        note(recorder, "session-log", format!("the session's log was not kept: {e}"));
+    }
+    if let Err(e) = home.remove() {
+        note(recorder, "home-left", format!("the private home was not removed: {e}; `stockade gc` will"));
+    }
+    match after(admitted) {
+        Ok(changes) => facts.changes = changes,
+        Err(e) => note(recorder, "workspace-not-walked", e.to_string()),
+    }
+    ended
+}
+
+fn note(recorder: &mut Recorder<'_>, code: &str, text: String) {
+    recorder.record(Source::Stockade, EventKind::Note { code: code.to_owned(), text });
+}
+
+fn after(admitted: &Admitted) -> Result<Changes, stockade_journal::JournalError> {
+    let Some(before) = &admitted.before else { return Ok(Changes::default()) };
+    let after = walk::Snapshot::take(&admitted.order.workspace.path, &walk::Bounds::default())?;
+    Ok(walk::Snapshot::changes(before, &after))
+}
+
+#[expect(
+    clippy::too_many_arguments,
+    reason = "the stages of a run in one place; each argument is one of its parties"
+)]
+async fn in_fence(
+    request: &LaneRequest,
+    admitted: &Admitted,
+    plan: &LaunchPlan,
+    survey: &Survey,
+    home: &PrivateHome,
+    listener: HostListener,
+    recorder: &mut Recorder<'_>,
+    stops: &mut mpsc::Receiver<StopRequest>,
+    clock: RunClock,
+    facts: &mut Facts,
+) -> Result<(), Refusal> {
+    let decoys = Scratch::make(recorder.run().path().join("decoys"))?;
+    let host = place::HostPaths { home: home.path(), decoys: decoys.path() };
+    let fence = place::build(plan, survey, host, OwnBinary::Absent)?;
+    fault::point("fence-built");
+    let proven = place::prove(fence, plan, host)?;
+    drop(decoys);
+    let mut fence = proven.fence;
+    let build = fence.facts().elapsed;
+    recorder.record(
+        Source::Kernel,
+        EventKind::FenceProven {
+            rung: plan.rung,
+            canaries: u32::try_from(proven.proof.canaries.len()).unwrap_or(u32::MAX),
+            guarantees: plan.guarantees.iter().filter(|g| g.held).map(|g| g.id).collect(),
+            elapsed_us: u64::try_from((build + proven.proof.elapsed).as_micros()).unwrap_or(u64::MAX),
+        },
+    );
+    facts.fence = Some(conclude::FenceFacts { build, proof: proven.proof });
+    fault::point("fence-proven");
+    let (fact_tx, mut fact_rx) = mpsc::channel(FACT_QUEUE);
+    let gateway = gateway(request, admitted, plan, listener, &mut fence, fact_tx)?;
+    recorder.judge_by(Judge::new(plan));
+    let result = agent(
+        request,
+        admitted,
+        plan,
+        home,
+        &mut fence,
+        &gateway,
+        recorder,
+        &mut fact_rx,
+        stops,
+        clock,
+        facts,
+    )
+    .await;
+    gateway.shutdown().await;
+    while let Ok(fact) = fact_rx.try_recv() {
+        recorder.record(Source::Gateway, fact);
+    }
+    let end = fence.close(CLOSE_TIME);
+    tree_ended(recorder, &end);
+    facts.tree_end = Some(end);
+    facts.watched = Some(result?);
+    Ok(())
+}
+
+fn tree_ended(recorder: &mut Recorder<'_>, end: &TreeEnd) {
+    recorder.record(
+        Source::Kernel,
+        EventKind::TreeEnded {
+            gone: end.gone,
+            killed: end.killed.unwrap_or(0),
+            elapsed_us: u64::try_from(end.elapsed.as_micros()).unwrap_or(u64::MAX),
+        },
+    );
+}
+
+fn gateway(
+    request: &LaneRequest,
+    admitted: &Admitted,
+    plan: &LaunchPlan,
+    host: HostListener,
+    fence: &mut stockade_fence::Fence,
+    facts: mpsc::Sender<EventKind>,
+) -> Result<Gateway, Refusal> {
+    let broken = |e: &dyn std::fmt::Display| {
+        Refusal::new(
+            Status::LauncherFailed,
+            Cause::new(
+                "gateway",
+                Boundary::Network,
+                "gateway",
+                format!("the gateway cannot be started: {e}"),
+            )
+            .with_remedy("check `--endpoint` and `--ca`"),
+        )
+    };
+    let inside = fence.take_listeners();
+    // On the host's network others can reach the listener too, so that it asks for the run's own key.
+    let (listener, placeholder) = match (inside.model, host.socket) {
+        (Some(listener), _) => (listener, None),
+        (None, Some(socket)) => (socket, Some(host.order.placeholder_key)),
+        (None, None) => return Err(broken(&"there is no listener")),
+    };
+    let key = plan.endpoint.key_env.as_ref().and_then(|name| request.environment.get(name));
+    let policy = ModelPolicy {
+        upstream: Upstream::parse(&plan.endpoint.url).map_err(|e| broken(&e))?,
+        base_path: "/v1".to_owned(),
+        credential: key.map(|k| Credential {
+            header: plan.endpoint.credential,
+            secret: SecretString::from(k.trim().to_owned()),
+        }),
+        extra_ca_pem: admitted.ca_pem.clone(),
+        model_paths: plan.wire.model_paths.clone(),
+        models: vec![plan.model.asked.clone()],
+        classes: plan.wire.classes.iter().map(|c| (c.name.clone(), c.tools.clone())).collect(),
+        side_requests: plan.wire.side_requests.clone(),
+        failures_before_stop: plan.wire.failures_before_stop,
+        stop_header: plan.wire.stop_header.clone(),
+        placeholder_key: placeholder,
+    };
+    Gateway::start(policy, listener, inside.names, facts).map_err(|e| broken(&e))
+}
+
+#[expect(
+    clippy::too_many_arguments,
+    reason = "the stages of a run in one place; each argument is one of its parties"
+)]
+async fn agent(
+    request: &LaneRequest,
+    admitted: &Admitted,
+    plan: &LaunchPlan,
+    home: &PrivateHome,
+    fence: &mut stockade_fence::Fence,
+    gateway: &Gateway,
+    recorder: &mut Recorder<'_>,
+    facts: &mut mpsc::Receiver<EventKind>,
+    stops: &mut mpsc::Receiver<StopRequest>,
+    clock: RunClock,
+    learnt: &mut Facts,
+) -> Result<Watched, Refusal> {
+    let broke = |step: &str, e: &dyn std::fmt::Display| {
+        Refusal::new(
+            Status::LauncherFailed,
+            Cause::new("launch", Boundary::Fence, step, format!("the agent cannot be started: {e}")),
+        )
+    };
+    let (theirs, ends) = stdio::sockets().map_err(|e| broke("stdio", &e))?;
+    let limit = plan.limits.output_bytes;
+    let run = recorder.run();
+    let transcript =
+        |run: &mut RunDir, stream| run.transcript(stream, limit).map_err(|e| storage::refusal(&e));
+    let (out, err) = (transcript(run, Stream::Stdout)?, transcript(run, Stream::Stderr)?);
+    let (streams, stdin) = Streams::open(ends, admitted.profile.profile.output.dialect, out, err)
+        .map_err(|e| broke("stdio", &e))?;
+    let mut env = plan.env.clone();
+    for name in &plan.passed_env {
+        if let Some(value) = request.environment.get(name) {
+            env.insert(name.clone(), value.clone());
+        }
+    }
+    recorder.record(Source::Stockade, EventKind::GenerationStarted { generation: 1 });
+    let spawn = SpawnRequest {
+        role: Role::Agent,
+        argv: plan.argv.clone(),
+        env: env.into_iter().collect(),
+        cwd: plan.cwd.clone(),
+        limits: SpawnLimits {
+            open_files: plan.limits.max_open_files,
+            file_bytes: Some(plan.limits.max_file_bytes),
+        },
+    };
+    let role = fence.spawn(&spawn, theirs).map_err(|e| {
+        Refusal::new(
+            Status::ExecutableRefused,
+            Cause::new(
+                "agent-not-started",
+                Boundary::Executable,
+                e.step().to_owned(),
+                format!("the agent cannot be started: {e}"),
+            )
+            .with_errno(e.errno())
+            .with_evidence(plan.argv.first().cloned().unwrap_or_default())
+            .with_remedy("run `stockade provision --verify`, or check the file named by `--executable`"),
+        )
+    })?;
+    learnt.process_started = true;
+    recorder.record(Source::Kernel, EventKind::AgentStarted { argv: plan.argv.clone() });
+    fault::point("agent-started");
+    let feeding = if plan.prompt.file.is_none() {
+        Some(tokio::spawn(streams::feed(stdin, admitted.prompt.clone())))
+    } else {
+        // Nothing is said on standard input: the agent sees its end at once.
+        drop(stdin);
+        None
+    };
+    let session_log = match plan.session_log.as_ref().map(|log| SessionLog::open(home.path(), Path::new(log)))
+    {
+        Some(Ok(log)) => Some(log),
+        Some(Err(e)) => {
+            note(recorder, "session-log", e.to_string());
+            None
+        }
+        None => None,
+    };
+    let running = Running { role, streams, session_log, activity: gateway.activity() };
+    let watched = watch::watch(plan, fence, running, recorder, facts, stops, clock).await;
+    if let Some(task) = feeding {
+        task.abort();
+    }
+    watched.map_err(|e| {
+        Refusal::new(
+            Status::LauncherFailed,
+            Cause::new("watch", Boundary::Fence, "watch", e.to_string())
+                .with_remedy("this is a defect of Stockade: report it with the run directory"),
+        )
+    })
+}
+
+/// The plan of an order, made without starting anything or leaving anything behind.
+pub fn preview(request: &LaneRequest) -> Result<LaunchPlan, Refusal> {
+    let id = uuid::Uuid::now_v7().to_string();
+    let listener = HostListener::for_policy(request.network)?;
+    let admitted = admit::admit(request, &id, listener.order)?;
+    let pin = pin::verify(&request.state_root, &request.provider, request.executable.as_deref())?;
+    let survey = measure(&SurveyRequest {
+        path: request.environment.get("PATH").map(Into::into),
+        extent: Extent::FirstThatStands,
+    });
+    plan(&admitted.order, &pin, &survey, &admitted.profile)
+}

@@ -1,0 +1,156 @@
+//! The agent's streams: prompt in, transcript and readings out.
+
+use std::{io, os::fd::OwnedFd};
+
+use stockade_core::{
+    event::{EventKind, Source},
+    profile::Dialect,
+};
+use stockade_fence::stdio::CallerEnds;
+use stockade_journal::Transcript;
+use stockade_providers::Reader;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{UnixStream, unix::pipe},
+};
+
+use crate::recorder::Recorder;
+
+/// How much is read at once.
+const CHUNK_BYTES: usize = 64 * 1024;
+
+/// The agent's output streams, read as they come.
+#[derive(Debug)]
+pub(crate) struct Streams {
+    stdout: Option<UnixStream>,
+    stderr: Option<pipe::Receiver>,
+    reader: Reader,
+    stdout_transcript: Transcript,
+    stderr_transcript: Transcript,
+    out_chunk: Vec<u8>,
+    err_chunk: Vec<u8>,
+}
+
+/// What came over a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Read {
+    /// So many bytes of standard output.
+    Stdout(usize),
+    /// So many bytes of standard error.
+    Stderr(usize),
+}
+
+impl Streams {
+    /// Takes over the caller's ends; gives back the end that writes the agent's standard input.
+    pub(crate) fn open(
+        ends: CallerEnds,
+        dialect: Dialect,
+        stdout_transcript: Transcript,
+        stderr_transcript: Transcript,
+    ) -> io::Result<(Self, OwnedFd)> {
+        let CallerEnds { stdin, stdout, stderr } = ends;
+        let stdout = std::os::unix::net::UnixStream::from(stdout);
+        stdout.set_nonblocking(true)?;
+        let streams = Self {
+            stdout: Some(UnixStream::from_std(stdout)?),
+            stderr: Some(pipe::Receiver::from_owned_fd(stderr)?),
+            reader: Reader::new(dialect),
+            stdout_transcript,
+            stderr_transcript,
+            out_chunk: vec![0; CHUNK_BYTES],
+            err_chunk: vec![0; CHUNK_BYTES],
+        };
+        Ok((streams, stdin))
+    }
+
+    /// Waits for the next bytes of either stream. Never ends once both are closed.
+    pub(crate) async fn next(&mut self) -> io::Result<Read> {
+        let out = async {
+            match &mut self.stdout {
+                Some(s) => s.read(&mut self.out_chunk).await,
+                None => std::future::pending().await,
+            }
+        };
+        let err = async {
+            match &mut self.stderr {
+                Some(s) => s.read(&mut self.err_chunk).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            n = out => n.map(Read::Stdout),
+            n = err => n.map(Read::Stderr),
+        }
+    }
+
+    /// Whether both streams have ended.
+    pub(crate) fn are_closed(&self) -> bool {
+        self.stdout.is_none() && self.stderr.is_none()
+    }
+
+    /// Takes what [`Streams::next`] has read: into the transcript, and through the dialect to the recorder.
+    pub(crate) fn take(&mut self, read: Read, recorder: &mut Recorder<'_>) -> Vec<EventKind> {
+        match read {
+            Read::Stdout(0) => {
+                self.stdout = None;
+                self.readings(recorder, |reader, out| reader.finish(out))
+            }
+            Read::Stdout(n) => {
+                let bytes = self.out_chunk.get(..n).unwrap_or_default().to_vec();
+                if let Err(e) = self.stdout_transcript.write(&bytes) {
+                    recorder.storage_failed(e);
+                }
+                self.readings(recorder, |reader, out| reader.push(&bytes, out))
+            }
+            Read::Stderr(0) => {
+                self.stderr = None;
+                Vec::new()
+            }
+            Read::Stderr(n) => {
+                let bytes = self.err_chunk.get(..n).unwrap_or_default();
+                if let Err(e) = self.stderr_transcript.write(bytes) {
+                    recorder.storage_failed(e);
+                }
+                Vec::new()
+            }
+        }
+    }
+
+    fn readings(
+        &mut self,
+        recorder: &mut Recorder<'_>,
+        read: impl FnOnce(&mut Reader, &mut Vec<EventKind>),
+    ) -> Vec<EventKind> {
+        let mut out = Vec::new();
+        read(&mut self.reader, &mut out);
+        for kind in &out {
+            recorder.record(Source::Agent, kind.clone());
+        }
+        out
+    }
+
+    /// Ends both transcripts.
+    pub(crate) fn finish(self, recorder: &mut Recorder<'_>) {
+        for (name, transcript) in [("stdout", self.stdout_transcript), ("stderr", self.stderr_transcript)] {
+            let kept = transcript.finish();
+            if kept.cut {
+                recorder.record(
+                    Source::Stockade,
+                    EventKind::Note {
+                        code: "transcript-cut".to_owned(),
+                        text: format!("{name}: {} of {} bytes kept", kept.bytes_kept, kept.bytes_seen),
+                    },
+                );
+            }
+        }
+    }
+}
+
+/// Writes the prompt to the agent's standard input, then closes it.
+pub(crate) async fn feed(stdin: OwnedFd, prompt: Vec<u8>) -> io::Result<()> {
+    let stdin = std::os::unix::net::UnixStream::from(stdin);
+    stdin.set_nonblocking(true)?;
+    let mut stdin = UnixStream::from_std(stdin)?;
+    stdin.write_all(&prompt).await?;
+    stdin.shutdown().await
+}
