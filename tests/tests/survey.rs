@@ -81,6 +81,30 @@ fn without_user_namespaces_no_rung_stands_and_the_call_is_named() {
     });
 }
 
+/// What the survey says after a shell in namespaces of its own has taken something away, for real.
+#[expect(clippy::disallowed_methods, reason = "a test that starts its own tool")]
+fn survey_after(unshare: &str, taken_away: &str) -> Survey {
+    let script = format!("{taken_away} && exec {} every-rung", env!("CARGO_BIN_EXE_measure-host"));
+    let output = Command::new("unshare").args([unshare, "sh", "-c", &script]).output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{taken_away}: {} {stderr}", output.status);
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn the_kernels_own_refusals_are_named_by_their_step() {
+    let spent = survey_after("-Ur", "echo 0 > /proc/sys/user/max_user_namespaces");
+    assert_eq!(refusal(&spent, Rung::Ns), Some(refused("clone(NEWUSER)", libc::ENOSPC, "ENOSPC")));
+    assert!(!spent.caller.is_root_host(), "root of another namespace is not the host's");
+
+    let masked = survey_after("-m", "mount --bind /dev/null /proc/cmdline");
+    assert_eq!(refusal(&masked, Rung::Ns), Some(refused("fsmount(proc)", libc::EPERM, "EPERM")));
+    assert!(!masked.outer.is_present());
+
+    let nested = survey_after("-Ur", "true");
+    assert!(nested.stands(Rung::Ns), "root of another namespace takes the way of users: {nested:#?}");
+}
+
 #[test]
 fn a_container_filter_is_seen_for_what_it_is() {
     on_both(&["docker"], |survey| {

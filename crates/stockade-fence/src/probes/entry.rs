@@ -15,6 +15,9 @@ const FACTS_LIMIT: u64 = 64 * 1024;
 /// Runs the probes and says how that ended, if this process was started for them: [`FixtureFacts`] as JSON on
 /// standard input, one [`Observation`](super::Observation) as JSON on each line of standard output.
 ///
+/// Inside a fence it is started as an agent is, with [`sockets`](crate::stdio::sockets) as its streams, because some
+/// probes open the streams of the process that started them.
+///
 /// Called first in main, while the process has one thread. `None`: this process has another job.
 #[must_use]
 pub fn enter_if_asked() -> Option<ExitCode> {
