@@ -20,7 +20,7 @@ pub(crate) fn empty(status: u16) -> Response<AgentBody> {
 pub(crate) fn error(status: StatusCode, code: &str, message: &str) -> Response<AgentBody> {
     let body = json!({
         "type": "error",
-        "error": {"type": "stockade", "code": code, "message": format!("stockade: {message}")},
+        "error": {"type": "gateway_error", "code": code, "message": format!("stockade: {message}")},
     });
     let mut response = Response::new(AgentBody::from(Bytes::from(body.to_string())));
     *response.status_mut() = status;

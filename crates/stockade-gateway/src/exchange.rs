@@ -153,9 +153,7 @@ impl Exchange {
         }
         match ended {
             Ended::Whole if !status.is_server_error() => self.shared.storm().answered(self.class),
-            Ended::BrokenOff if !status.is_server_error() => {
-                self.shared.storm().failed(self.class);
-            }
+            Ended::BrokenOff if !status.is_server_error() => self.shared.storm().broke_off(self.class),
             _ => {}
         }
         if ended == Ended::Whole {

@@ -33,7 +33,7 @@ pub(crate) struct Observer {
 
 #[derive(Debug)]
 enum Body {
-    Events { events: Events, found: Found },
+    Events { events: Events, found: Box<Found> },
     Whole { bytes: Vec<u8>, json: bool, overlong: bool },
 }
 
@@ -43,7 +43,7 @@ impl Observer {
         let is = |name: &str| content_type.is_some_and(|t| t.eq_ignore_ascii_case(name));
         let failed = !(200..300).contains(&status);
         let body = if is("text/event-stream") {
-            Body::Events { events: Events::default(), found: Found::default() }
+            Body::Events { events: Events::default(), found: Box::default() }
         } else {
             let json = content_type.is_none_or(|t| t.to_ascii_lowercase().ends_with("json"));
             Body::Whole { bytes: Vec::new(), json, overlong: false }
@@ -83,7 +83,7 @@ impl Observer {
                 let mut found = Found::default();
                 let read = !overlong && json && found.read_whole(&bytes);
                 let mut seen = Seen { finished: true, ..found.into_seen() };
-                if self.failed || (!read && !overlong) || (!json && !self.failed) {
+                if self.failed || !json || (!read && !overlong) {
                     let head = bytes.get(..bytes.len().min(ERROR_HEAD_BYTES)).unwrap_or_default();
                     seen.error = Some(String::from_utf8_lossy(head).into_owned());
                 }

@@ -16,6 +16,9 @@ use crate::{
     policy::{BODY_LIMIT_BYTES, HELD_LIMIT_BYTES},
 };
 
+/// How much room is made for a body on its word alone, in bytes: most requests fit.
+const RESERVED_BYTES: usize = 256 * 1024;
+
 /// The share of memory that bodies may take over all connections, in bytes.
 #[derive(Clone, Debug)]
 pub(crate) struct Budget(Arc<Semaphore>);
@@ -59,7 +62,7 @@ pub(crate) async fn whole(
     if stated > BODY_LIMIT_BYTES {
         return Err(too_large());
     }
-    let mut bytes = Vec::new();
+    let mut bytes = Vec::with_capacity(stated.min(RESERVED_BYTES));
     let mut share: Option<OwnedSemaphorePermit> = None;
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|_| Unread {

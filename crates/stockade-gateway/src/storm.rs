@@ -7,30 +7,48 @@ const REPEATS_OF_A_STORM: u32 = 3;
 #[derive(Debug)]
 pub(crate) struct Storm {
     allowed: u32,
-    failures: Vec<u32>,
+    classes: Vec<Row>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Row {
+    failures: u32,
+    /// The last answer broke off after its head, so that it could not tell the agent to stop.
+    untold: bool,
 }
 
 impl Storm {
     pub(crate) fn new(failures_before_stop: u32, classes: usize) -> Self {
-        Self { allowed: failures_before_stop.max(1), failures: vec![0; classes] }
+        Self { allowed: failures_before_stop.max(1), classes: vec![Row::default(); classes] }
     }
 
-    /// Whether another request of the class is forwarded.
+    /// Whether another request of the class is forwarded. Where the last allowed answer could not tell the agent to stop,
+    /// the answer to the next request does, instead of being forwarded.
     pub(crate) fn forwards(&self, class: usize) -> bool {
-        self.failures.get(class).is_none_or(|n| *n < self.allowed.saturating_add(REPEATS_OF_A_STORM - 1))
+        self.classes.get(class).is_none_or(|row| {
+            let repeats = if row.untold { 0 } else { REPEATS_OF_A_STORM - 1 };
+            row.failures < self.allowed.saturating_add(repeats)
+        })
     }
 
     /// Counts a failure; returns whether the agent is to be told to stop.
     pub(crate) fn failed(&mut self, class: usize) -> bool {
-        let Some(count) = self.failures.get_mut(class) else { return true };
-        *count = count.saturating_add(1);
-        *count >= self.allowed
+        let Some(row) = self.classes.get_mut(class) else { return true };
+        *row = Row { failures: row.failures.saturating_add(1), untold: false };
+        row.failures >= self.allowed
+    }
+
+    /// Counts an answer that broke off.
+    pub(crate) fn broke_off(&mut self, class: usize) {
+        if let Some(row) = self.classes.get_mut(class) {
+            *row = Row { failures: row.failures.saturating_add(1), untold: true };
+        }
     }
 
     /// Counts an answer that arrived whole.
     pub(crate) fn answered(&mut self, class: usize) {
-        if let Some(count) = self.failures.get_mut(class) {
-            *count = 0;
+        if let Some(row) = self.classes.get_mut(class) {
+            *row = Row::default();
         }
     }
 }
@@ -58,6 +76,17 @@ mod tests {
         assert!(storm.failed(0), "none allowed means that the first tells");
         storm.answered(0);
         assert!(storm.failed(0));
+        assert!(storm.forwards(0));
+    }
+
+    #[test]
+    fn answers_that_break_off_are_not_repeated_beyond_the_allowed() {
+        let mut storm = Storm::new(2, 1);
+        storm.broke_off(0);
+        assert!(storm.forwards(0), "one may be made good");
+        storm.broke_off(0);
+        assert!(!storm.forwards(0));
+        storm.answered(0);
         assert!(storm.forwards(0));
     }
 }

@@ -122,6 +122,25 @@ fn an_answer_between_failures_starts_the_count_again() {
 }
 
 #[test]
+fn answers_that_break_off_are_not_asked_for_again_and_again() {
+    let endpoint = Endpoint::start(|_, wire| {
+        wire.write_all(
+            b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: 99\r\n\r\ndata: {}\n\n",
+        )
+        .unwrap();
+        After::Close
+    });
+    let stand = Stand::start(policy(&endpoint.url()));
+    for _ in 0..2 {
+        assert!(stand.agent().ask(post(CHAT, TURN)).broken);
+    }
+    let answer = stand.agent().ask(post(CHAT, TURN));
+    assert_eq!((answer.status, answer.header(STOP)), (503, Some("false")));
+    assert_eq!(endpoint.got().len(), 2);
+    assert_eq!(stand.decisions(1)[0].code, network_code::RETRY_STORM);
+}
+
+#[test]
 fn a_long_wait_is_not_waited_for() {
     let endpoint = Endpoint::start(|got, wire| {
         let seconds = if got.number == 0 { 10 } else { 11 };

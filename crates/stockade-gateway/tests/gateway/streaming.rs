@@ -69,7 +69,9 @@ fn a_body_that_breaks_off_breaks_the_agents_connection() {
         }
         After::Close
     });
-    let stand = Stand::start(policy(&endpoint.url()));
+    let mut policy = policy(&endpoint.url());
+    policy.failures_before_stop = 10;
+    let stand = Stand::start(policy);
     for framing in ["chunked", "length", "until close"] {
         let mut agent = stand.agent();
         let answer = agent.ask(post(CHAT, TURN));

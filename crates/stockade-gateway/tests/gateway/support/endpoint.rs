@@ -128,7 +128,7 @@ fn serve(wire: &mut dyn Wire, got: &Mutex<Vec<Got>>, handler: &Handler) {
 }
 
 fn more(wire: &mut dyn Wire, buffer: &mut Vec<u8>) -> bool {
-    let mut piece = [0; 65_536];
+    let mut piece = [0; 16_384];
     match wire.read(&mut piece) {
         Ok(0) | Err(_) => false,
         Ok(n) => {
