@@ -20,6 +20,8 @@ use crate::message::Carries;
 
 /// The largest message.
 pub(crate) const MAX_MESSAGE: usize = 1 << 20;
+/// How long the peer may take to make room.
+const SEND_TIMEOUT: Duration = Duration::from_secs(10);
 /// Most descriptors a peer may have sent without a message that explains them.
 const MAX_DESCRIPTORS: usize = 16;
 const HEADER: usize = 4;
@@ -75,6 +77,8 @@ impl Frames {
                     descriptors = &[];
                 }
                 Err(Errno::INTR) => {}
+                // A caller's reactor may have made the socket non-blocking: the flag belongs to both descriptors.
+                Err(Errno::AGAIN) => wait_writable(self.socket.as_fd())?,
                 Err(e) => return Err(e).step("sendmsg").map_err(|e| e.of_kind(FenceErrorKind::Helper)),
             }
         }
@@ -169,6 +173,16 @@ fn frame<T: Serialize>(message: &T) -> Result<Vec<u8>, FenceError> {
 
 fn garbled(what: &'static str) -> FenceError {
     FenceError::new(FenceErrorKind::Helper, what, Errno::PROTO)
+}
+
+/// Waits until the peer has taken what was sent before. It always reads, so that a long wait means it is no more.
+fn wait_writable(fd: BorrowedFd<'_>) -> Result<(), FenceError> {
+    let timeout = Timespec::try_from(SEND_TIMEOUT).ok();
+    match rustix::event::poll(&mut [PollFd::from_borrowed_fd(fd, PollFlags::OUT)], timeout.as_ref()) {
+        Ok(0) => Err(FenceError::new(FenceErrorKind::Helper, "sendmsg", Errno::TIMEDOUT)),
+        Ok(_) | Err(Errno::INTR) => Ok(()),
+        Err(e) => Err(e).step("poll"),
+    }
 }
 
 /// Waits until a descriptor is readable or closed at the other end. Returns early after a signal.
