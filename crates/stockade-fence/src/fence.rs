@@ -95,8 +95,10 @@ impl Fence {
         self.next_role += 1;
         let id = RoleId(self.next_role);
         let order = SpawnOrder { id, role, work, limits };
-        let descriptors = stdio.each_ref().map(AsFd::as_fd);
-        match self.ask(&Request::Spawn(order), &descriptors)? {
+        let answer = self.ask(&Request::Spawn(order), &stdio.each_ref().map(AsFd::as_fd));
+        // Whatever came of it: a role whose other ends stay open here would never see their end.
+        drop(stdio);
+        match answer? {
             Report::Spawned => Ok(id),
             Report::NotSpawned(error) => Err(error),
             _ => Err(self.broken("an answer to another question")),

@@ -2,6 +2,7 @@
 //!
 //! Every failure is a [`FenceError`](crate::FenceError) that names its step. Nothing here panics.
 
+#[cfg(test)]
 pub(crate) mod child;
 pub(crate) mod files;
 pub(crate) mod mounts;

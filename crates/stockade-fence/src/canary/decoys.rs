@@ -16,8 +16,8 @@ use crate::canary::{Canary, CanaryPlan, ProcessMark, ProofError, ProofRequest};
 pub(crate) struct Decoys {
     secret: PathBuf,
     outside: PathBuf,
-    _tcp: Option<TcpListener>,
-    _abstract: Option<UnixListener>,
+    /// Held open, never accepted from.
+    listeners: (Option<TcpListener>, Option<UnixListener>),
 }
 
 /// Whether the fence has a network of its own, so that nothing of the host's can be reached.
@@ -47,8 +47,7 @@ impl Decoys {
     ) -> Result<(Self, CanaryPlan), ProofError> {
         let (secret, outside) = (request.decoys.join("decoy-secret"), request.decoys.join("decoy-written"));
         put_secret(&secret).and_then(|()| std::fs::read(&secret)).map_err(control(Canary::SecretFile))?;
-        let mut decoys =
-            Self { secret: secret.clone(), outside: outside.clone(), _tcp: None, _abstract: None };
+        let mut decoys = Self { secret: secret.clone(), outside: outside.clone(), listeners: (None, None) };
         write_and_remove(&outside).map_err(control(Canary::WriteOutside))?;
         let mut plan = CanaryPlan {
             secret,
@@ -64,10 +63,10 @@ impl Decoys {
         see_process(plan.process).map_err(control(Canary::ProcessDecoy))?;
         if network == NetworkIs::Own {
             let (listener, port) = listen_tcp().map_err(control(Canary::TcpDecoy))?;
-            (decoys._tcp, plan.tcp_port) = (Some(listener), Some(port));
+            (decoys.listeners.0, plan.tcp_port) = (Some(listener), Some(port));
             let (listener, name) =
                 listen_abstract(&request.decoys).map_err(control(Canary::AbstractDecoy))?;
-            (decoys._abstract, plan.abstract_name) = (Some(listener), Some(name));
+            (decoys.listeners.1, plan.abstract_name) = (Some(listener), Some(name));
         }
         if second_lock == SecondLock::On {
             ask_a_device().map_err(control(Canary::SecondLock))?;

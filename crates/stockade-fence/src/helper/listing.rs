@@ -1,6 +1,6 @@
 //! The processes of the place, read from its own /proc.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::Read;
 use std::time::Duration;
 
@@ -25,6 +25,26 @@ impl Listing {
     /// Those that have not ended: a zombie waits to be reaped and does nothing.
     pub(super) fn alive(&self) -> impl Iterator<Item = &ProcessStat> {
         self.processes.iter().filter(|p| p.state != 'Z' && p.state != 'X')
+    }
+
+    /// Those alive that belong to no living role, neither as its first process nor below it.
+    pub(super) fn strays(&self) -> impl Iterator<Item = &ProcessStat> {
+        let mut owned: HashSet<i32> =
+            self.processes.iter().filter(|p| p.role.is_some()).map(|p| p.pid).collect();
+        loop {
+            let before = owned.len();
+            owned.extend(
+                self.processes
+                    .iter()
+                    .filter(|p| owned.contains(&p.parent))
+                    .map(|p| p.pid)
+                    .collect::<Vec<_>>(),
+            );
+            if owned.len() == before {
+                break;
+            }
+        }
+        self.alive().filter(move |p| !owned.contains(&p.pid))
     }
 }
 
@@ -102,6 +122,29 @@ mod tests {
         assert_eq!(process.cpu, Duration::from_secs(3));
         assert_eq!(process.rss_kib, 100);
         assert_eq!(parse("42 (a"), None);
+    }
+
+    #[test]
+    fn strays_are_those_below_no_role() {
+        let process = |pid, parent, role: Option<u32>, state| ProcessStat {
+            pid,
+            parent,
+            comm: String::new(),
+            state,
+            cpu: Duration::ZERO,
+            rss_kib: 0,
+            role: role.map(RoleId),
+        };
+        let processes = vec![
+            process(9, 8, None, 'S'),
+            process(8, 7, None, 'S'),
+            process(7, 1, Some(3), 'S'),
+            process(5, 1, None, 'S'),
+            process(6, 5, None, 'R'),
+            process(4, 1, None, 'Z'),
+        ];
+        let listing = Listing { total: 6, processes };
+        assert_eq!(listing.strays().map(|p| p.pid).collect::<Vec<_>>(), [5, 6]);
     }
 
     #[test]

@@ -51,7 +51,7 @@ pub(super) fn build(spec: &FenceSpec, gathered: Gathered) -> Result<Place, Fence
     for source in gathered.sources {
         let is_directory = source.is_directory();
         let (tree, target) = source.into_tree()?;
-        trees.push(Tree { tree, target, is_directory });
+        trees.push(Tree { mount: tree, target, is_directory });
     }
     clock.mark("sources");
     if spec.is_root_host() {
@@ -102,7 +102,7 @@ impl Phases {
 
 /// A detached mount on its way to its place.
 struct Tree {
-    tree: OwnedFd,
+    mount: OwnedFd,
     target: PathBuf,
     is_directory: bool,
 }
@@ -213,7 +213,7 @@ fn mount_all(mut trees: Vec<Tree>) -> Result<Vec<OwnedFd>, FenceError> {
             stubs.make_for(&tree.target)?;
             make_mount_point(&tree)?;
         }
-        mounts::attach(&tree.tree, &tree.target).map_err(|e| match e.errno() {
+        mounts::attach(&tree.mount, &tree.target).map_err(|e| match e.errno() {
             // Never is a mount point made in a folder of the host.
             libc::ENOENT | libc::ELOOP if inside_another => e.of_kind(FenceErrorKind::Source),
             _ => e,

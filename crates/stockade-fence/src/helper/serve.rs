@@ -196,7 +196,7 @@ impl Keeper {
         ended: &Ended,
     ) -> Result<(), FenceError> {
         let left = self.list()?;
-        let strays: Vec<_> = left.alive().filter(|p| p.role.is_none()).collect();
+        let strays: Vec<_> = left.strays().collect();
         let mut notice = exited(living.id, ended);
         notice.left_behind = count(strays.iter().copied());
         notice.left_names = strays.iter().take(MAX_NAMES).map(|p| p.comm.clone()).collect();

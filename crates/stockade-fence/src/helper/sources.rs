@@ -4,6 +4,7 @@
 //! needs privileges over its file system). Elsewhere that is not allowed: it is opened again inside and compared.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
@@ -192,12 +193,11 @@ impl Gathering<'_> {
             return source.clone_tree(fd);
         };
         let tree = mounts::clone_tree(fd, Reach::Mount)?;
-        if !self.owner_maps.contains_key(&(on_disk, kernel)) {
-            self.owner_maps.insert((on_disk, kernel), userns::for_owner_map(on_disk, kernel)?);
-        }
-        if let Some(namespace) = self.owner_maps.get(&(on_disk, kernel)) {
-            mounts::map_owners(&tree, namespace, source.attributes())?;
-        }
+        let namespace = match self.owner_maps.entry((on_disk, kernel)) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => new.insert(userns::for_owner_map(on_disk, kernel)?),
+        };
+        mounts::map_owners(&tree, &*namespace, source.attributes())?;
         Ok(tree)
     }
 }
@@ -276,3 +276,6 @@ impl Source {
         .on(&self.path)
     }
 }
+
+#[cfg(test)]
+mod tests;

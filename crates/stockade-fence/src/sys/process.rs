@@ -235,10 +235,18 @@ fn set_mask(set: &libc::sigset_t) -> Result<(), FenceError> {
 }
 
 /// Gives every signal its default action: an ignored one would be inherited by the payload.
+///
+/// By the raw call, because the C library keeps two signals to itself, which its own posix_spawn leaves ignored.
 pub(crate) fn default_signals() {
-    for signal in 1..=31 {
-        // SAFETY: SIG_DFL is a valid action; KILL and STOP are answered with EINVAL, which changes nothing.
-        unsafe { libc::signal(signal, libc::SIG_DFL) };
+    const LAST: i64 = 64;
+    // `struct sigaction` of the kernel: SIG_DFL, no flags, no restorer, an empty mask.
+    let default = [0_u64; 4];
+    for signal in 1..=LAST {
+        // SAFETY: the action is complete and the old one is not asked for; KILL and STOP are answered with EINVAL, which
+        // changes nothing.
+        unsafe {
+            libc::syscall(libc::SYS_rt_sigaction, signal, default.as_ptr(), 0_usize, size_of::<u64>());
+        }
     }
 }
 
@@ -249,11 +257,4 @@ pub(crate) fn own_keyring() -> Result<(), Errno> {
     let raw =
         unsafe { libc::syscall(libc::SYS_keyctl, JOIN_SESSION_KEYRING, 0_usize, 0_usize, 0_usize, 0_usize) };
     answer(raw).map(|_| ())
-}
-
-/// Whether this process is in the initial user namespace.
-pub(crate) fn in_initial_user_namespace() -> bool {
-    /// The inode number of the initial user namespace (`PROC_USER_INIT_INO`, include/linux/proc_ns.h).
-    const INITIAL: u64 = 0xEFFF_FFFD;
-    rustix::fs::stat(c"/proc/self/ns/user").is_ok_and(|s| s.st_ino == INITIAL)
 }

@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec};
 use stockade_core::survey::Rung;
 use stockade_fence::{
     Bind, BindAccess, BindOwner, Exited, Fence, FenceNetwork, FenceSpec, Identity, Notice, OwnBinary,
@@ -56,10 +57,6 @@ impl Lab {
         }
     }
 
-    pub fn build(&self, spec: FenceSpec) -> Fence {
-        Fence::build(&spec).unwrap()
-    }
-
     pub fn proof(&self) -> ProofRequest {
         ProofRequest {
             decoys: self.decoys.clone(),
@@ -70,11 +67,21 @@ impl Lab {
 
     /// Runs a shell script as the agent and waits for its end.
     pub fn run(&self, fence: &mut Fence, script: &str) -> Outcome {
-        let (theirs, ours) = stdio::pipes().unwrap();
-        let id = fence.spawn(&self.shell(Role::Agent, script), theirs).unwrap();
-        drop(ours.stdin);
-        let exited = wait_for(fence, id);
-        Outcome { exited, stdout: text(ours.stdout), stderr: text(ours.stderr) }
+        run(fence, &self.shell(Role::Agent, script))
+    }
+
+    /// The same with another shell.
+    pub fn run_with(&self, fence: &mut Fence, shell: &str, script: &str) -> Outcome {
+        let mut spawn = self.shell(Role::Agent, script);
+        spawn.argv[0] = shell.into();
+        run(fence, &spawn)
+    }
+
+    /// The same in another folder.
+    pub fn run_in(&self, fence: &mut Fence, cwd: &str, script: &str) -> Outcome {
+        let mut spawn = self.shell(Role::Agent, script);
+        spawn.cwd = cwd.into();
+        run(fence, &spawn)
     }
 
     pub fn shell(&self, role: Role, script: &str) -> SpawnRequest {
@@ -88,6 +95,17 @@ impl Lab {
     }
 }
 
+/// Reads both streams while the program runs, so that it never waits for a reader.
+fn run(fence: &mut Fence, spawn: &SpawnRequest) -> Outcome {
+    let (theirs, ours) = stdio::pipes().unwrap();
+    let id = fence.spawn(spawn, theirs).unwrap();
+    drop(ours.stdin);
+    let stdout = std::thread::spawn(move || text(ours.stdout));
+    let stderr = std::thread::spawn(move || text(ours.stderr));
+    let exited = wait_for(fence, id);
+    Outcome { exited, stdout: stdout.join().unwrap(), stderr: stderr.join().unwrap() }
+}
+
 impl Drop for Lab {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.root);
@@ -99,7 +117,7 @@ pub fn bind(source: &Path, target: &Path, access: BindAccess) -> Bind {
 }
 
 pub fn identity() -> Identity {
-    if rustix::process::geteuid().is_root() {
+    if rustix::process::geteuid().is_root() && in_initial_user_namespace() {
         let id = private_kernel_id("test").unwrap();
         Identity::Kernel { uid: id, gid: id }
     } else {
@@ -125,8 +143,31 @@ pub fn wait_for(fence: &mut Fence, id: RoleId) -> Exited {
     }
 }
 
-fn text(stream: OwnedFd) -> String {
+pub fn text(stream: OwnedFd) -> String {
     let mut bytes = Vec::new();
     fs::File::from(stream).read_to_end(&mut bytes).unwrap();
     String::from_utf8_lossy(&bytes).into_owned()
+}
+
+fn in_initial_user_namespace() -> bool {
+    fs::read_link("/proc/self/ns/user").unwrap() == Path::new("user:[4026531837]")
+}
+
+/// Whether the kernel has Landlock with scopes.
+pub fn can_landlock() -> bool {
+    // SAFETY: with this flag the call takes no attribute and only answers a number.
+    let abi = unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, 0_usize, 0_usize, 1_u32) };
+    abi >= 6
+}
+
+pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(10);
+    while !holds() {
+        assert!(Instant::now() < end, "{what}");
+        pause(Duration::from_millis(5));
+    }
+}
+
+pub fn pause(time: Duration) {
+    rustix::event::poll(&mut [], Some(&Timespec::try_from(time).unwrap())).unwrap();
 }
