@@ -25,6 +25,8 @@ pub struct GcPolicy {
 pub enum LeftoverKind {
     /// A receipt that was torn while being written, in the run directory or beside the caller's.
     TornReceipt,
+    /// The empty file that a dead launcher had reserved for its answer.
+    EmptyOutput,
     /// The private home of a run.
     Home,
     /// The directory of a run whose launcher died without an ending.
@@ -68,10 +70,14 @@ pub fn remove(state: &State, leftover: &Leftover) -> Result<(), JournalError> {
     match leftover.kind {
         LeftoverKind::Staging => find::remove_staging(state, &leftover.path),
         LeftoverKind::Lock => find::remove_lock(&leftover.path),
-        LeftoverKind::TornReceipt
-        | LeftoverKind::Home
-        | LeftoverKind::InterruptedRun
-        | LeftoverKind::OldRun => remove::remove_tree(&leftover.path),
+        LeftoverKind::EmptyOutput => find::remove_if_empty(&leftover.path),
+        LeftoverKind::OldRun => {
+            find::repair_callers_receipt(state, leftover)?;
+            remove::remove_tree(&leftover.path)
+        }
+        LeftoverKind::TornReceipt | LeftoverKind::Home | LeftoverKind::InterruptedRun => {
+            remove::remove_tree(&leftover.path)
+        }
     }
 }
 

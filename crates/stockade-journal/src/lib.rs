@@ -16,6 +16,8 @@ pub mod remove;
 pub mod reservation;
 pub mod run_dir;
 pub mod state;
+#[cfg(test)]
+mod testing;
 pub mod walk;
 
 pub use copy::{Copied, copy_bounded_nofollow};

@@ -1,7 +1,7 @@
 //! The state directory: where runs, providers, private homes and locks live.
 
 use std::{
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    os::fd::OwnedFd,
     path::{Path, PathBuf},
 };
 
@@ -113,12 +113,6 @@ impl State {
         let stat = rustix::fs::fstat(&folder).map_err(|e| JournalError::storage("stat", &path, e))?;
         require_own(&path, &stat)?;
         Ok(folder)
-    }
-}
-
-impl AsFd for State {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.folder.as_fd()
     }
 }
 

@@ -73,14 +73,9 @@ impl Snapshot {
         &self.root
     }
 
-    /// Entries recorded, the root included.
-    pub fn len(&self) -> usize {
+    /// How many entries were recorded, the root included.
+    pub fn entry_count(&self) -> usize {
         self.entries.len()
-    }
-
-    /// Whether nothing was recorded; a snapshot always holds its root.
-    pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
     }
 
     /// Whether everything was seen.

@@ -76,6 +76,12 @@ fn run(state: &State, id: &OsStr, now: SystemTime, policy: &GcPolicy, found: &mu
         let why = "its launcher died while writing it";
         found.push(leftover(LeftoverKind::TornReceipt, torn, Some(id.clone()), why, true));
     }
+    let output =
+        receipt.as_ref().filter(|r| receipts::is_reservation(r)).and_then(|r| r.output_path.as_deref());
+    if let Some(output) = output.map(PathBuf::from).filter(|p| is_empty_and_private(p)) {
+        let why = "its launcher died before there was an answer";
+        found.push(leftover(LeftoverKind::EmptyOutput, output, Some(id.clone()), why, true));
+    }
     let ended = receipt.as_ref().is_some_and(|r| !receipts::is_reservation(r));
     let (kind, keep, what) = if ended {
         (LeftoverKind::OldRun, policy.keep_ended, "the run ended")
@@ -127,6 +133,33 @@ pub(super) fn remove_staging(state: &State, path: &Path) -> Result<(), JournalEr
         return Err(in_use());
     }
     remove_tree(path)
+}
+
+pub(super) fn remove_if_empty(path: &Path) -> Result<(), JournalError> {
+    if is_empty_and_private(path) {
+        return remove_tree(path);
+    }
+    Err(JournalError::new(ErrorKind::InUse, "remove", path, "something was written to it"))
+}
+
+/// A final receipt that lies only in the run directory is the last word on a run: the caller's file gets it before the
+/// directory goes.
+pub(super) fn repair_callers_receipt(state: &State, leftover: &Leftover) -> Result<(), JournalError> {
+    let Some(run) = leftover.run.clone() else { return Ok(()) };
+    match receipts::show(&receipts::Target::Run(run), Some(state)).map(|s| s.not_repaired) {
+        Ok(Some(e)) => Err(e),
+        // A receipt that cannot be read cannot be kept.
+        Ok(None) | Err(_) => Ok(()),
+    }
+}
+
+/// As a reservation leaves it: an empty private file of the caller's own.
+fn is_empty_and_private(path: &Path) -> bool {
+    rustix::fs::lstat(path).is_ok_and(|s| {
+        s.st_mode == rustix::fs::FileType::RegularFile.as_raw_mode() | 0o600
+            && s.st_size == 0
+            && s.st_uid == rustix::process::geteuid().as_raw()
+    })
 }
 
 /// Removes a lock while holding it, so that nobody takes it in between.

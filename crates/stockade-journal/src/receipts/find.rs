@@ -12,7 +12,7 @@ use crate::{
     files,
     reservation::{Reservation, temporary_name},
     run_dir::file,
-    state::{State, is_run_id},
+    state::{State, canonical, is_run_id},
 };
 
 /// What the user named.
@@ -69,16 +69,18 @@ pub struct Shown {
 /// repaired if it is still the reservation of that run.
 pub fn show(target: &Target, state: Option<&State>) -> Result<Shown, JournalError> {
     let named = read(&file_of(target, state)?)?;
+    let directories = run_directories(&named.receipt, state);
     if !is_reservation(&named.receipt) {
-        let repair = callers_reservation(&named);
+        // A copy somewhere else is shown, but nothing is repaired from it.
+        let is_own = directories.iter().any(|d| d.join(file::RECEIPT) == named.path);
+        let repair = if is_own { callers_reservation(&named) } else { None };
         return Ok(shown(named, Standing::Final, repair));
     }
-    if let Some(own) = final_of_run(&named.receipt, state) {
+    if let Some(own) = final_of_run(&named.receipt, &directories) {
         let repair = if named.path == own.path { callers_reservation(&own) } else { Some(named.path) };
         return Ok(shown(own, Standing::Final, repair));
     }
-    let directory = run_directories(&named.receipt, state);
-    let alive = directory.iter().any(|d| is_running(d, &named.receipt.launcher));
+    let alive = directories.iter().any(|d| is_running(d, &named.receipt.launcher));
     let standing = if alive { Standing::Running } else { Standing::Interrupted };
     Ok(shown(named, standing, None))
 }
@@ -89,8 +91,10 @@ pub(super) fn file_of(target: &Target, state: Option<&State>) -> Result<PathBuf,
         (Target::Run(id), _) => {
             Err(JournalError::new(ErrorKind::NotFound, "find", Path::new(id), "there is no such run"))
         }
-        (Target::Path(path), _) if path.is_dir() => Ok(path.join(file::RECEIPT)),
-        (Target::Path(path), _) => Ok(path.clone()),
+        (Target::Path(path), _) => {
+            let path = canonical("find", path)?;
+            Ok(if path.is_dir() { path.join(file::RECEIPT) } else { path })
+        }
     }
 }
 
@@ -109,8 +113,8 @@ pub(super) fn run_directories(receipt: &Receipt, state: Option<&State>) -> Vec<P
     paths
 }
 
-fn final_of_run(receipt: &Receipt, state: Option<&State>) -> Option<Found> {
-    run_directories(receipt, state)
+fn final_of_run(receipt: &Receipt, directories: &[PathBuf]) -> Option<Found> {
+    directories
         .iter()
         .filter_map(|d| read(&d.join(file::RECEIPT)).ok())
         .find(|f| f.receipt.execution_id == receipt.execution_id && !is_reservation(&f.receipt))

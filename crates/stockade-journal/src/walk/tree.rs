@@ -67,17 +67,18 @@ impl<'b> Walker<'b> {
         };
         let folder = files::open_folder(root, c".")?;
         let mut levels = vec![walker.list(folder, 0)];
-        while let Some(level) = levels.last_mut() {
+        loop {
+            let depth = levels.len();
+            let Some(level) = levels.last_mut() else { break };
             let Some((name, index)) = level.subfolders.pop() else {
                 levels.pop();
                 continue;
             };
-            let opened = files::open_folder(&level.folder, &*name);
-            if levels.len() >= walker.bounds.depth {
+            if depth >= walker.bounds.depth {
                 walker.miss(index);
                 continue;
             }
-            match opened {
+            match files::open_folder(&level.folder, &*name) {
                 Ok(folder) if walker.is_recorded(&folder, index) => levels.push(walker.list(folder, index)),
                 // It went, or something else came in its place, or it cannot be read.
                 Ok(_) | Err(_) => walker.miss(index),
@@ -97,7 +98,7 @@ impl<'b> Walker<'b> {
         let room = self.bounds.entries.saturating_sub(self.walked.entries.len());
         let (names, mut listed) = names(&folder, self.buffer.spare_capacity_mut(), room);
         let mut subfolders = Vec::new();
-        for (name, stated_kind) in names {
+        for name in names {
             match stat(&folder, &name, AtFlags::SYMLINK_NOFOLLOW) {
                 Ok(stat) => {
                     if let Some(index) = self.record(&folder, &prefix, &name, &stat) {
@@ -108,11 +109,8 @@ impl<'b> Walker<'b> {
                 Err(Errno::NOENT) => {}
                 Err(_) => {
                     listed = false;
-                    let kept = &mut self.walked.unreadable;
-                    keep(kept, &[prefix.as_slice(), name.to_bytes()].concat());
-                    if stated_kind == FileType::Directory {
-                        self.walked.complete = false;
-                    }
+                    let path = [prefix.as_slice(), name.to_bytes()].concat();
+                    keep(&mut self.walked.unreadable, &path);
                 }
             }
         }
@@ -196,7 +194,7 @@ fn stat(folder: &OwnedFd, name: &CStr, flags: AtFlags) -> Result<Statx, Errno> {
 }
 
 /// The names in a folder, sorted, `room` at most; the flag says whether these are all.
-fn names(folder: &OwnedFd, buffer: &mut [MaybeUninit<u8>], room: usize) -> (Vec<(CString, FileType)>, bool) {
+fn names(folder: &OwnedFd, buffer: &mut [MaybeUninit<u8>], room: usize) -> (Vec<CString>, bool) {
     let mut names = Vec::new();
     let mut entries = RawDir::new(folder, buffer);
     let mut all = true;
@@ -213,8 +211,8 @@ fn names(folder: &OwnedFd, buffer: &mut [MaybeUninit<u8>], room: usize) -> (Vec<
             all = false;
             break;
         }
-        names.push((name.to_owned(), entry.file_type()));
+        names.push(name.to_owned());
     }
-    names.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+    names.sort_unstable();
     (names, all)
 }
