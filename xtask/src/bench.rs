@@ -1,0 +1,52 @@
+//! `cargo xtask bench`: what a run costs over a bare start of the same program, in interleaved pairs.
+
+mod bare;
+mod measure;
+mod report;
+mod setting;
+
+use anyhow::{Result, ensure};
+
+use measure::{added, median, peak_memory, refusal};
+use report::Row;
+use setting::Setting;
+
+/// What the numbers are for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// To be written to the documentation.
+    Record,
+    /// To fail at twice the budget: a shared machine is noisy.
+    Gate,
+}
+
+/// What a run may cost, in the unit of its row.
+const STUB_BUDGET_MS: f64 = 20.0;
+const TURN_BUDGET_MS: f64 = 40.0;
+const REFUSAL_BUDGET_MS: f64 = 50.0;
+const MEMORY_BUDGET_MB: f64 = 15.0;
+/// How far over the budget the gate lets pass.
+const GATE: f64 = 2.0;
+
+pub(crate) fn run(purpose: Purpose) -> Result<()> {
+    let setting = Setting::make()?;
+    let stub = added(&setting, &setting.stub, 21)?;
+    let turn = added(&setting, &setting.agent, 15)?;
+    let refusal_ms = median((0..15).map(|_| refusal(&setting)).collect::<Result<_>>()?);
+    let memory_mb = median((0..5).map(|_| peak_memory(&setting)).collect::<Result<_>>()?);
+    let rows = [
+        Row::added("run of a stub that says one line", &stub, STUB_BUDGET_MS),
+        Row::added("run of Grok with one tool call", &turn, TURN_BUDGET_MS),
+        Row::alone("refusal on a host without Landlock, whole process", refusal_ms, "ms", REFUSAL_BUDGET_MS),
+        Row::alone("peak memory of Stockade's own processes", memory_mb, "MB", MEMORY_BUDGET_MB),
+    ];
+    println!("{}", report::table(&rows));
+    match purpose {
+        Purpose::Record => report::write(&rows),
+        Purpose::Gate => {
+            let over: Vec<&str> = rows.iter().filter(|r| r.value > r.budget * GATE).map(|r| r.name).collect();
+            ensure!(over.is_empty(), "over {GATE} times the budget: {}", over.join("; "));
+            Ok(())
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! What is measured: binaries, a workspace, a stub and the real agent, and an endpoint.
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+
+use crate::{binary, repository, scripted::ScriptedModel, shell};
+
+const PROVIDER: &str = "grok@1.0.41";
+
+/// A stub that ends a turn well and at once, in the stream of the agent whose profile it runs under.
+const STUB: &str = r#"#!/bin/sh
+printf '%s\n' '{"type":"system","subtype":"init","session_id":"stub","model":"grok-4.6","tools":[]}' \
+'{"type":"result","subtype":"success","is_error":false,"num_turns":1,"result":"ok","stop_reason":"end_turn","session_id":"stub"}'
+"#;
+
+/// Where everything is.
+pub(super) struct Setting {
+    pub(super) folder: PathBuf,
+    pub(super) binary: PathBuf,
+    pub(super) host_class: PathBuf,
+    pub(super) model: ScriptedModel,
+    pub(super) stub: Subject,
+    pub(super) agent: Subject,
+}
+
+/// A program that is measured bare and under Stockade.
+pub(super) struct Subject {
+    /// Named by `--executable`; `None`: the pinned agent.
+    pub(super) executable: Option<PathBuf>,
+}
+
+impl Setting {
+    pub(super) fn make() -> Result<Self> {
+        let folder = repository::target().join("bench");
+        if folder.exists() {
+            fs::remove_dir_all(&folder).with_context(|| format!("removing {}", folder.display()))?;
+        }
+        let workspace = folder.join("workspace");
+        fs::create_dir_all(&workspace).with_context(|| format!("making {}", workspace.display()))?;
+        write(&workspace.join("README.md"), "Nothing to see.\n")?;
+        write(&folder.join("prompt.md"), "Read README.md.\n")?;
+        let read = json!({"target_file": workspace.join("README.md")});
+        let steps =
+            json!([{"tools": [{"name": "read_file", "arguments": read}]}, {"text": "Nothing to see."}]);
+        let scenario = folder.join("scenario.json");
+        write(&scenario, &json!({"version": 1, "name": "bench", "steps": steps}).to_string())?;
+        let stub = folder.join("stub");
+        write(&stub, STUB)?;
+        fs::set_permissions(&stub, fs::Permissions::from_mode(0o755))?;
+
+        let binary = binary::build()?;
+        shell::run(repository::cargo("build").args([
+            "--locked",
+            "--profile",
+            "ci",
+            "-p",
+            "stockade-tests",
+            "--bin",
+            "host-class",
+        ]))?;
+        let model = ScriptedModel::start(&binary, &scenario)?;
+        let setting = Self {
+            host_class: repository::target().join("ci/host-class"),
+            folder,
+            binary,
+            model,
+            stub: Subject { executable: Some(stub) },
+            agent: Subject { executable: None },
+        };
+        shell::run(Self::environment(&mut shell::command(&setting.binary)).args(["provision", PROVIDER]))?;
+        Ok(setting)
+    }
+
+    pub(super) fn workspace(&self) -> PathBuf {
+        self.folder.join("workspace")
+    }
+
+    pub(super) fn prompt(&self) -> PathBuf {
+        self.folder.join("prompt.md")
+    }
+
+    /// The state that the tests use too, so that the agent is fetched once.
+    fn environment(command: &mut Command) -> &mut Command {
+        command.env("XDG_STATE_HOME", repository::target().join("test-state")).stdin(Stdio::null())
+    }
+
+    /// The arguments of an order, for `run` and `plan`.
+    fn order(&self, command: &mut Command, subject: &Subject, sandbox: &str) {
+        command.args(["--provider", "grok", "--mode", "read-only", "--provider-sandbox", sandbox]);
+        command.args(["--endpoint", &self.model.url, "--cwd"]).arg(self.workspace());
+        command.arg("--prompt").arg(self.prompt());
+        if let Some(executable) = &subject.executable {
+            command.arg("--executable").arg(executable);
+        }
+    }
+
+    /// A run under Stockade; `name` tells its files from those of other runs.
+    pub(super) fn run(&self, subject: &Subject, sandbox: &str, name: &str) -> Command {
+        let mut command = shell::command(&self.binary);
+        self.finish_run(&mut command, subject, sandbox, name);
+        command
+    }
+
+    /// The same on a host of another class.
+    pub(super) fn run_on(&self, classes: &[&str], subject: &Subject, sandbox: &str, name: &str) -> Command {
+        let mut command = shell::command(&self.host_class);
+        command.args(classes).arg("--").arg(&self.binary);
+        self.finish_run(&mut command, subject, sandbox, name);
+        command
+    }
+
+    fn finish_run(&self, command: &mut Command, subject: &Subject, sandbox: &str, name: &str) {
+        command.args(["--quiet", "run"]);
+        self.order(command, subject, sandbox);
+        command.arg("--output").arg(self.folder.join(format!("{name}.md")));
+        command.arg("--receipt").arg(self.folder.join(format!("{name}.json")));
+        Self::environment(command).stdout(Stdio::null()).stderr(Stdio::null());
+    }
+
+    /// The plan of such a run.
+    pub(super) fn plan(&self, subject: &Subject) -> Result<Value> {
+        let mut command = shell::command(&self.binary);
+        command.args(["plan", "--json"]);
+        self.order(&mut command, subject, "replace");
+        Ok(serde_json::from_str(&shell::output(Self::environment(&mut command))?)?)
+    }
+}
+
+fn write(path: &Path, text: &str) -> Result<()> {
+    fs::write(path, text).with_context(|| format!("writing {}", path.display()))
+}

@@ -1,0 +1,59 @@
+//! `cargo xtask test`: everything, within one budget.
+
+mod part;
+mod tally;
+
+use std::{path::Path, process::Command, time::Duration};
+
+use anyhow::{Result, bail, ensure};
+
+use crate::{binary, prerequisites, repository, shell, tidy};
+use part::Parts;
+
+/// The whole must be done within this time on a machine with two cores and nothing built.
+pub(crate) const DEFAULT_BUDGET_MINUTES: u64 = 50;
+
+/// The agent that the end-to-end tests run for real.
+const PROVIDER: &str = "grok@1.0.41";
+
+pub(crate) fn run(budget_minutes: u64) -> Result<()> {
+    let mut parts = Parts::within(Duration::from_secs(budget_minutes * 60));
+    parts.call("prerequisites", prerequisites::install)?;
+    parts.call("tidy", || tidy::run(tidy::Generated::Compare))?;
+    let binary = parts.call("build", || {
+        let release = binary::build()?;
+        let tests = binary::build_for_tests()?;
+        // The build without the feature came first, so it is looked at where it would be installed from.
+        shell::run(repository::cargo("build").args(["--locked", "--profile", "ci", "-p", "stockade"]))?;
+        binary::check_fault_points(&release, &tests)?;
+        Ok(tests)
+    })?;
+    let mut clippy = repository::cargo("clippy");
+    clippy.args(["--locked", "--profile", "ci", "--workspace", "--all-targets", "--", "-D", "warnings"]);
+    parts.start("clippy", &mut clippy)?;
+    let state = repository::target().join("test-state");
+    parts.start(
+        "provision",
+        shell::command(&binary).args(["provision", PROVIDER]).env("XDG_STATE_HOME", &state),
+    )?;
+    parts.tests("unit tests", tests(&["--workspace", "--exclude", "stockade-tests"], &binary, &state))?;
+    parts.tests("end-to-end tests", tests(&["-p", "stockade-tests"], &binary, &state))?;
+    let mut bench = shell::command(std::env::current_exe()?);
+    parts.start("bench gate", bench.args(["bench", "--gate"]))?;
+    let failed = parts.summary();
+    ensure!(!failed, "something failed");
+    Ok(())
+}
+
+/// A run of cargo's tests that goes on after a failure and never accepts a snapshot.
+fn tests(what: &[&str], binary: &Path, state: &Path) -> Command {
+    let mut cargo = repository::cargo("test");
+    cargo.args(["--locked", "--profile", "ci", "--no-fail-fast"]).args(what);
+    cargo.env("STOCKADE_BIN", binary).env("STOCKADE_TEST_STATE", state).env("INSTA_UPDATE", "no");
+    cargo
+}
+
+/// Ends everything once the budget is used up.
+fn over_budget(name: &str, budget: Duration) -> Result<()> {
+    bail!("{name}: over the budget of {} minutes for the whole", budget.as_secs() / 60)
+}
