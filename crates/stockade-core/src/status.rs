@@ -29,10 +29,10 @@ pub mod exit_code {
 }
 
 macro_rules! statuses {
-    ($($(#[$doc:meta])* $variant:ident = $id:literal, $code:literal;)*) => {
+    ($(#[doc = $doc:literal] $variant:ident = $id:literal, $code:literal;)*) => {
         /// How a run ended: one word.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-        pub enum Status { $($(#[$doc])* #[serde(rename = $id)] $variant,)* }
+        pub enum Status { $(#[doc = $doc] #[serde(rename = $id)] $variant,)* }
 
         impl Status {
             /// Every status, in the order of the documentation.
@@ -40,6 +40,9 @@ macro_rules! statuses {
 
             /// The word used in receipts and documentation.
             pub const fn id(self) -> &'static str { match self { $(Self::$variant => $id,)* } }
+
+            /// What the status means, in one sentence for people.
+            pub fn meaning(self) -> &'static str { match self { $(Self::$variant => $doc,)* }.trim() }
 
             /// The exit code of `stockade run` for this ending.
             pub const fn exit_code(self) -> u8 { match self { $(Self::$variant => $code,)* } }
