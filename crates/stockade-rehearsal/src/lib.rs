@@ -4,10 +4,19 @@
 //! process of its own outside the fence. Whether a check passed is read from what came over the wire, from the
 //! receipt, from the kernel and from the host's files, never from the agent's words alone.
 
+mod checks;
 mod error;
+mod host;
+mod mode;
+mod model_process;
+mod play;
 mod rehearse;
 mod report;
 mod request;
+mod scratch;
+mod script;
+mod snapshot;
+mod wire;
 
 pub use error::RehearsalError;
 pub use rehearse::rehearse;

@@ -16,7 +16,7 @@ pub struct RehearsalRequest {
     /// A scenario of the caller's own in place of the built-in ones. It may name the variable `{{workspace}}`.
     pub scenario: Option<PathBuf>,
     /// The program that serves a scripted model when called as
-    /// `PROGRAM scripted-model --scenario FILE --listen 127.0.0.1:0 --log FILE [--variable NAME=VALUE]...`.
+    /// `PROGRAM scripted-model --scenario FILE --listen 127.0.0.1:0 --log FILE [--var NAME=VALUE]...`.
     pub stockade: PathBuf,
     /// Where the folders for workspaces and decoys are made. Must not lie under the state directory or in a home.
     pub scratch_parent: PathBuf,

@@ -1,0 +1,113 @@
+//! Checks of a run as a whole: start, model, tools offered, prompts.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use stockade_core::{
+    event::{EventKind, PermissionDecision, TurnOutcome},
+    judge::ModelEvidence,
+    receipt::Receipt,
+    status::Status,
+};
+
+use super::{Verdict, ending_of};
+use crate::{play::Played, wire::Wire};
+
+/// The fence was proven and the agent started in it.
+pub(crate) fn starts(played: &Played) -> (Verdict, Duration) {
+    let mut proven = None;
+    let mut started = None;
+    for event in &played.events {
+        match &event.event {
+            EventKind::FenceProven { rung, canaries, elapsed_us, .. } => {
+                proven = Some((rung.id(), *canaries, *elapsed_us));
+            }
+            EventKind::AgentStarted { .. } => started = Some(event.elapsed_ms),
+            _ => {}
+        }
+    }
+    let elapsed = Duration::from_millis(started.or(played.receipt.elapsed_ms).unwrap_or_default());
+    let verdict = match (proven, started) {
+        (Some((rung, canaries, us)), Some(_)) if canaries > 0 && played.receipt.process_started => {
+            let ms = us / 1000;
+            Ok(format!(
+                "fence on rung {rung} built and proven by {canaries} canaries in {ms} ms; agent started"
+            ))
+        }
+        _ => Err(ending_of(&played.receipt)),
+    };
+    (verdict, elapsed)
+}
+
+/// The model that was asked for is the one that answered, on the wire.
+pub(crate) fn served_model(receipt: &Receipt, wire: &Wire) -> Verdict {
+    let Some(identity) = &receipt.model_identity else {
+        return Err(format!("no model is known; the run ended as {}", ending_of(receipt)));
+    };
+    let turns = wire.turns().count();
+    let told = format!(
+        "asked {}, requested {}, served {} in {turns} turns, by {}",
+        identity.asked,
+        wire.asked().into_iter().collect::<Vec<_>>().join(", "),
+        identity.served.join(", "),
+        receipt.model_evidence.as_deref().unwrap_or("nothing"),
+    );
+    let right = identity.evidence == ModelEvidence::Wire
+        && turns > 0
+        && !identity.served.is_empty()
+        && identity.served.iter().all(|served| *served == identity.asked)
+        && wire.asked() == BTreeSet::from([identity.asked.as_str()]);
+    if right { Ok(told) } else { Err(told) }
+}
+
+/// Every request of the conversation offered the planned tools and no others.
+pub(crate) fn tool_list(planned: Option<&[String]>, wire: &Wire) -> Verdict {
+    let Some(planned) = planned else { return Err("no plan was made".to_owned()) };
+    let planned: BTreeSet<&str> = planned.iter().map(String::as_str).collect();
+    let list = |tools: &BTreeSet<&str>| tools.iter().copied().collect::<Vec<_>>().join(", ");
+    let offered = wire.offered();
+    if offered.is_empty() {
+        return Err("no request of the conversation was seen on the wire".to_owned());
+    }
+    match offered.iter().find(|tools| **tools != planned) {
+        Some(other) => Err(format!("planned {}; on the wire {}", list(&planned), list(other))),
+        None => Ok(format!("{} on the wire, as planned", list(&planned))),
+    }
+}
+
+/// Nothing was asked of anybody, and the turn ended by a result.
+pub(crate) fn no_prompt(played: &Played) -> Verdict {
+    let mut result = false;
+    for event in &played.events {
+        match &event.event {
+            EventKind::PermissionAsked { tool } => {
+                return Err(format!("the agent asked for permission to use {tool}"));
+            }
+            EventKind::PermissionDecided { tool, decision: PermissionDecision::Cancelled, .. } => {
+                return Err(format!("the agent cancelled its turn at a prompt for {tool}"));
+            }
+            EventKind::TurnEnded { outcome: TurnOutcome::Success { .. } } => result = true,
+            _ => {}
+        }
+    }
+    if result && played.receipt.status == Status::Complete {
+        Ok(format!(
+            "{} tool calls, no permission asked, the turn ended by a result",
+            played.receipt.tool_calls
+        ))
+    } else {
+        Err(format!("the turn did not end by a result: {}", ending_of(&played.receipt)))
+    }
+}
+
+/// A scenario of the caller's own was played to a result.
+pub(crate) fn scenario(played: &Played) -> Verdict {
+    let receipt = &played.receipt;
+    if receipt.status != Status::Complete {
+        return Err(ending_of(receipt));
+    }
+    let served = served_model(receipt, &played.wire)?;
+    Ok(format!("complete; {} tool calls; {served}", receipt.tool_calls))
+}
+
+#[cfg(test)]
+mod tests;
