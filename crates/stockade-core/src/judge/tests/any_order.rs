@@ -109,7 +109,7 @@ fn decision() -> impl Strategy<Value = PermissionDecision> {
 
 fn kind() -> impl Strategy<Value = EventKind> {
     prop_oneof![
-        Just(EventKind::AgentStarted { pid: 2, argv: Vec::new() }),
+        Just(EventKind::AgentStarted { argv: Vec::new() }),
         option::of(text()).prop_map(|session| EventKind::TurnStarted { session, tools: Vec::new() }),
         (0u64..20, one_of(&["turn", "title"]), option::of(model())).prop_map(|(request, class, model)| {
             EventKind::ModelRequest { request, class, model, tools: Vec::new(), bytes: 1, effort: None }

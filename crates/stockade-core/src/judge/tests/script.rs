@@ -84,7 +84,7 @@ pub(super) fn signal(signal: i32) -> Option<AgentExit> {
 /// A run with its agent started.
 pub(super) fn run() -> Run {
     Run { judge: Judge::new(&sample_plan()), seq: 0, request: 0 }
-        .kernel(EventKind::AgentStarted { pid: 2, argv: vec!["/provider/sample".to_owned()] })
+        .kernel(EventKind::AgentStarted { argv: vec!["/provider/sample".to_owned()] })
         .settle()
 }
 
