@@ -161,8 +161,8 @@ pub(crate) fn unlink_if_present(at: impl AsFd, name: impl Arg) -> Result<(), Err
     }
 }
 
-/// Writes a new file under a temporary name and syncs it, ready to be renamed. A torn one of an earlier attempt under
-/// that name is replaced; on failure nothing is left.
+/// Writes a new file under a temporary name, ready to be renamed. A torn one of an earlier attempt under that name is
+/// replaced; on failure nothing is left.
 pub(crate) fn stage_file(
     folder: impl AsFd,
     temporary: impl Arg + Copy,
@@ -170,11 +170,27 @@ pub(crate) fn stage_file(
 ) -> Result<OwnedFd, Errno> {
     unlink_if_present(&folder, temporary)?;
     let file = create_private(&folder, temporary)?;
-    let written = write_all(&file, bytes).and_then(|()| rustix::fs::fsync(&file));
-    if let Err(e) = written {
-        // The first failure is the one to report.
-        let _left = unlink_if_present(&folder, temporary);
-        return Err(e);
+    match write_all(&file, bytes) {
+        Ok(()) => Ok(file),
+        Err(e) => Err(unstaged(folder, temporary, e)),
     }
-    Ok(file)
+}
+
+/// The same, with the content on disk on return.
+pub(crate) fn stage_durably(
+    folder: impl AsFd,
+    temporary: impl Arg + Copy,
+    bytes: &[u8],
+) -> Result<OwnedFd, Errno> {
+    let file = stage_file(&folder, temporary, bytes)?;
+    match rustix::fs::fsync(&file) {
+        Ok(()) => Ok(file),
+        Err(e) => Err(unstaged(folder, temporary, e)),
+    }
+}
+
+/// Removes what was staged; the failure that led to it is the one to report.
+fn unstaged(folder: impl AsFd, temporary: impl Arg, error: Errno) -> Errno {
+    let _left = unlink_if_present(folder, temporary);
+    error
 }

@@ -110,14 +110,15 @@ impl Reservation {
         &self.path
     }
 
-    /// Puts `bytes` in place of the reserved content: whole or not at all, and durable on return. Where the file at the
-    /// path is no longer the reserved one it is left alone: [`ErrorKind::Superseded`]. After a failure the reservation
+    /// Puts `bytes` in place of the reserved content, whole or not at all. They are on disk before they get the name, so
+    /// that a power failure leaves the old content or the new; the folder is not synced, for the run directory has the
+    /// record and every sync costs milliseconds. Where the file at the path is no longer the reserved one it is left alone: [`ErrorKind::Superseded`]. After a failure the reservation
     /// stands as it was and can be tried again.
     pub fn commit(&mut self, bytes: &[u8]) -> Result<(), JournalError> {
         let fail = |step, e| JournalError::storage(step, &self.path, e);
         self.require_ours()?;
         let temporary = temporary_name(self.id);
-        let staged = files::stage_file(&self.folder, &*temporary, bytes).map_err(|e| fail("write", e))?;
+        let staged = files::stage_durably(&self.folder, &*temporary, bytes).map_err(|e| fail("write", e))?;
         let renamed = files::identity(&staged).map_err(|e| fail("stat", e)).and_then(|id| {
             self.require_ours()?;
             rustix::fs::renameat(&self.folder, &*temporary, &self.folder, &*self.name)
@@ -125,14 +126,16 @@ impl Reservation {
                 .map_err(|e| fail("rename", e))
         });
         match renamed {
-            Ok(id) => self.id = id,
+            Ok(id) => {
+                self.id = id;
+                Ok(())
+            }
             Err(e) => {
                 // The first failure is the one to report.
                 let _left = files::unlink_if_present(&self.folder, &*temporary);
-                return Err(e);
+                Err(e)
             }
         }
-        files::sync_folder(&self.folder).map_err(|e| fail("sync", e))
     }
 
     /// Removes the file if it is still the reserved one: an output that will hold no answer.
@@ -206,10 +209,7 @@ fn create_whole(folder: &OwnedFd, name: &OsStr, initial: &[u8]) -> Result<FileId
     fill(&nameless, initial)?;
     let source = format!("/proc/self/fd/{}", nameless.as_raw_fd());
     match rustix::fs::linkat(CWD, source, folder, name, AtFlags::SYMLINK_FOLLOW) {
-        Ok(()) => {
-            files::sync_folder(folder).map_err(|e| ("sync", e))?;
-            files::identity(&nameless).map_err(|e| ("stat", e))
-        }
+        Ok(()) => files::identity(&nameless).map_err(|e| ("stat", e)),
         Err(Errno::EXIST) => Err(("create", Errno::EXIST)),
         // No hard links here, or no /proc.
         Err(_) => create_and_fill(folder, name, initial),
@@ -218,9 +218,7 @@ fn create_whole(folder: &OwnedFd, name: &OsStr, initial: &[u8]) -> Result<FileId
 
 fn create_and_fill(folder: &OwnedFd, name: &OsStr, initial: &[u8]) -> Result<FileId, (&'static str, Errno)> {
     let file = files::create_private(folder, name).map_err(|e| ("create", e))?;
-    let filled = fill(&file, initial)
-        .and_then(|()| files::sync_folder(folder).map_err(|e| ("sync", e)))
-        .and_then(|()| files::identity(&file).map_err(|e| ("stat", e)));
+    let filled = fill(&file, initial).and_then(|()| files::identity(&file).map_err(|e| ("stat", e)));
     if filled.is_err() {
         // The first failure is the one to report.
         let _left = files::unlink_if_present(folder, name);
@@ -229,6 +227,9 @@ fn create_and_fill(folder: &OwnedFd, name: &OsStr, initial: &[u8]) -> Result<Fil
 }
 
 fn fill(file: &OwnedFd, bytes: &[u8]) -> Result<(), (&'static str, Errno)> {
+    if bytes.is_empty() {
+        return Ok(());
+    }
     files::write_all(file, bytes).map_err(|e| ("write", e))?;
     rustix::fs::fsync(file).map_err(|e| ("sync", e))
 }

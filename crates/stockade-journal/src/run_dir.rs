@@ -42,6 +42,8 @@ pub mod file {
     pub const LAUNCHER: &str = "launcher.json";
     /// A receipt that is being written.
     pub(crate) const RECEIPT_TEMPORARY: &str = ".receipt.json.tmp";
+    /// A launcher's record that is not locked yet.
+    pub(crate) const LAUNCHER_TEMPORARY: &str = ".launcher.json.tmp";
 
     /// The files whose digests a receipt names.
     pub const DIGESTED: &[&str] = &[EVENTS, PLAN, STDOUT, STDERR, ANSWER, SESSION_EVENTS];
@@ -144,18 +146,29 @@ impl RunDir {
         digests_of(&self.folder, &self.path)
     }
 
-    /// Writes or replaces the receipt of the run directory: whole or not at all, and durable on return.
+    /// Writes the receipt that stands until the final one comes, whole or not at all. It survives the end of this
+    /// process at any point; it is not synced, for a power failure before the end loses the run anyway.
+    pub fn reserve_receipt(&self, bytes: &[u8]) -> Result<(), JournalError> {
+        let staged = files::stage_file(&self.folder, file::RECEIPT_TEMPORARY, bytes);
+        staged.map_err(|e| self.receipt_failed("write", e))?;
+        self.publish_receipt()
+    }
+
+    /// Writes or replaces the receipt of the run directory: whole or not at all, and durable on return, name included.
     pub fn write_receipt(&self, bytes: &[u8]) -> Result<(), JournalError> {
-        let path = self.path.join(file::RECEIPT);
-        let step = |step: &'static str| move |e| (step, e);
-        files::stage_file(&self.folder, file::RECEIPT_TEMPORARY, bytes)
-            .map_err(step("write"))
-            .and_then(|_| {
-                rustix::fs::renameat(&self.folder, file::RECEIPT_TEMPORARY, &self.folder, file::RECEIPT)
-                    .map_err(step("rename"))
-            })
-            .and_then(|()| files::sync_folder(&self.folder).map_err(step("sync")))
-            .map_err(|(step, e)| JournalError::storage(step, &path, e))
+        let staged = files::stage_durably(&self.folder, file::RECEIPT_TEMPORARY, bytes);
+        staged.map_err(|e| self.receipt_failed("write", e))?;
+        self.publish_receipt()?;
+        files::sync_folder(&self.folder).map_err(|e| self.receipt_failed("sync", e))
+    }
+
+    fn publish_receipt(&self) -> Result<(), JournalError> {
+        rustix::fs::renameat(&self.folder, file::RECEIPT_TEMPORARY, &self.folder, file::RECEIPT)
+            .map_err(|e| self.receipt_failed("rename", e))
+    }
+
+    fn receipt_failed(&self, step: &'static str, errno: Errno) -> JournalError {
+        JournalError::storage(step, &self.path.join(file::RECEIPT), errno)
     }
 
     /// Takes the whole directory away, for an order that turns out to be a usage error: nothing was created.
@@ -189,14 +202,15 @@ pub(crate) fn digests_of(folder: impl AsFd, path: &Path) -> Result<BTreeMap<Stri
     Ok(digests)
 }
 
+/// Records the launcher and holds its lock. The file gets its name when it is locked: nobody sees it otherwise.
 fn write_launcher(folder: &OwnedFd, path: &Path, launcher: &LauncherRecord) -> Result<OwnedFd, JournalError> {
     let path = path.join(file::LAUNCHER);
     let fail = |e| JournalError::storage("write", &path, e);
     let bytes = serde_json::to_vec(launcher)
         .map_err(|e| JournalError::new(ErrorKind::Storage, "write", &path, e.to_string()))?;
-    let file = files::create_private(folder, file::LAUNCHER).map_err(fail)?;
+    let file = files::stage_file(folder, file::LAUNCHER_TEMPORARY, &bytes).map_err(fail)?;
     rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(fail)?;
-    files::write_all(&file, &bytes).map_err(fail)?;
+    rustix::fs::renameat(folder, file::LAUNCHER_TEMPORARY, folder, file::LAUNCHER).map_err(fail)?;
     Ok(file)
 }
 

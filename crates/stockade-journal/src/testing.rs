@@ -14,6 +14,11 @@ pub(crate) struct Mounted {
 }
 
 impl Mounted {
+    /// A place for very many files: on a busy disk making them takes half a minute.
+    pub(crate) fn in_memory() -> Self {
+        Self::small_tmpfs(16 * 1024)
+    }
+
     /// A tmpfs of `kib` KiB.
     pub(crate) fn small_tmpfs(kib: u32) -> Self {
         let folder = tempfile::tempdir().unwrap();

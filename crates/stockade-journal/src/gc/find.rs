@@ -28,8 +28,8 @@ const STAGING: &str = ".staging";
 const STAGING_DOOR: &str = ".lock";
 const STAGING_ALIVE: &str = "alive";
 
-/// A home without a run directory may belong to a run that is just being made on another host of a shared state
-/// directory; after this time it does not.
+/// A run directory without a launcher and a home without a run directory may belong to a run that is just being made;
+/// after this time they do not.
 const ORPHAN_AGE: Duration = Duration::from_secs(3600);
 
 /// Entries of one folder of the state directory that are looked at.
@@ -64,7 +64,9 @@ pub(super) fn run_lives(state: &State, id: &str) -> bool {
 
 fn run(state: &State, id: &OsStr, now: SystemTime, policy: &GcPolicy, found: &mut Vec<Leftover>) {
     let directory = state.root().join(RUNS).join(id);
-    if directory_lives(&directory) {
+    let unmade = rustix::fs::lstat(directory.join(file::LAUNCHER)).is_err()
+        && age(&directory, now).is_none_or(|age| age < ORPHAN_AGE);
+    if unmade || directory_lives(&directory) {
         return;
     }
     let id = id.to_string_lossy().into_owned();

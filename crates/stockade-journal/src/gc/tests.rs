@@ -95,6 +95,16 @@ fn a_home_without_a_run_waits_an_hour() {
 }
 
 #[test]
+fn a_run_that_is_just_being_made_is_no_leftover() {
+    let (_t, state) = state();
+    drop(dead_run(&state, "new"));
+    fs::remove_file(state.run_path("new").join("launcher.json")).unwrap();
+    let at_once = GcPolicy { keep_ended: Duration::ZERO, keep_interrupted: Duration::ZERO };
+    assert_eq!(plan_gc(&state, now(), &at_once).unwrap(), []);
+    assert_eq!(plan_gc(&state, now() + DAY, &at_once).unwrap().len(), 1);
+}
+
+#[test]
 fn a_run_that_came_to_life_in_between_is_spared() {
     let (_t, state) = state();
     let home = state.create_home("r").unwrap();

@@ -269,3 +269,16 @@ fn a_reader_never_sees_a_receipt_in_the_making() {
         });
     }
 }
+
+#[test]
+fn where_a_file_cannot_be_linked_it_is_created_and_filled_or_not_there() {
+    let disk = Mounted::small_tmpfs(64);
+    let folder = open_parent(disk.path()).unwrap();
+    let name = OsStr::new("receipt");
+    assert_eq!(create_and_fill(&folder, name, &vec![b'x'; 1 << 20]), Err(("write", Errno::NOSPC)));
+    assert!(entries(disk.path()).is_empty());
+    let id = create_and_fill(&folder, name, b"whole").unwrap();
+    assert_eq!(files::identity_at(&folder, name), Ok(Some(id)));
+    assert_eq!(create_and_fill(&folder, name, b"again"), Err(("create", Errno::EXIST)));
+    assert_eq!(fs::read(disk.path().join(name)).unwrap(), b"whole");
+}

@@ -40,7 +40,8 @@ fn files_are_private_and_their_digests_are_those_of_what_is_in_them() {
     out.write(b"hello ").unwrap();
     out.write(b"world").unwrap();
     let out = out.finish();
-    run.write_receipt(b"{\"a\":1}").unwrap();
+    run.reserve_receipt(b"{\"a\":1}").unwrap();
+    assert_eq!(fs::read(run.path().join(file::RECEIPT)).unwrap(), b"{\"a\":1}");
     run.write_receipt(b"{\"a\":2}").unwrap();
 
     assert_eq!(events(run.path()), [note(0, "a\nb"), note(1, "c")]);

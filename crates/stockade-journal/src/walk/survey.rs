@@ -17,6 +17,9 @@ use crate::{copy::open_below, error::JournalError, files, git_config};
 /// A git configuration with everything in it is a few kilobytes; what is larger than this is not read.
 const CONFIG_LIMIT_BYTES: usize = 16 * 1024 * 1024;
 
+/// All of them together: a repository with a thousand submodules has about one megabyte.
+const CONFIGS_LIMIT_BYTES: usize = 64 * 1024 * 1024;
+
 /// A setting of a git configuration that holds a credential. Never its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GitCredential {
@@ -112,17 +115,21 @@ fn credentials(
         configs.insert(0, main.to_owned());
     }
     let mut found = Vec::new();
+    let mut left = CONFIGS_LIMIT_BYTES;
     for file in configs {
+        let limit = left.min(CONFIG_LIMIT_BYTES);
         let bytes = if git_is_link && file == main {
             // Git itself follows this link.
             std::fs::canonicalize(root.join(&file))
                 .map_err(|_| Errno::NOENT)
-                .and_then(|path| files::read_at(rustix::fs::CWD, path, CONFIG_LIMIT_BYTES))
+                .and_then(|path| files::read_at(rustix::fs::CWD, path, limit))
         } else {
-            open_below(folder, &file).and_then(|f| files::read_bounded(f, CONFIG_LIMIT_BYTES))
+            open_below(folder, &file).and_then(|f| files::read_bounded(f, limit))
         };
         // One that is missing or cannot be read is of no use to the agent either.
-        let keys = bytes.map(|b| git_config::credential_keys(&b)).unwrap_or_default();
+        let bytes = bytes.unwrap_or_default();
+        left = left.saturating_sub(bytes.len());
+        let keys = git_config::credential_keys(&bytes);
         found.extend(keys.into_iter().map(|key| GitCredential { file: file.clone(), key }));
     }
     found.truncate(FINDS);
