@@ -7,7 +7,6 @@ use std::{
         net::UnixListener,
     },
     sync::atomic::{AtomicBool, Ordering},
-    time::Instant,
 };
 
 use rustix::fs::{AtFlags, Mode, Timestamps};
@@ -310,15 +309,19 @@ fn ten_thousand_files_take_no_time_to_speak_of() {
             fs::write(folder.join(format!("file-{f}")), "").unwrap();
         }
     }
+    let cpu_ms = || {
+        let t = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+        t.tv_sec * 1000 + t.tv_nsec / 1_000_000
+    };
     let fastest = (0..5)
         .map(|_| {
-            let begin = Instant::now();
+            let begin = cpu_ms();
             assert_eq!(snapshot(t.path()).entry_count(), 10_101);
-            begin.elapsed()
+            cpu_ms() - begin
         })
         .min()
         .unwrap();
-    println!("10,000 files in {fastest:?}");
-    // Four times the budget of an optimised build: this also runs unoptimised, on a busy machine.
-    assert!(fastest.as_millis() <= 200, "{fastest:?}");
+    println!("10,000 files in {fastest} ms");
+    // Processor time, for others may build here; four times the 50 ms of an optimised build, for this one may not be.
+    assert!(fastest <= 200, "{fastest} ms");
 }
