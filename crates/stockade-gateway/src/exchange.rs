@@ -66,10 +66,12 @@ impl Exchange {
     /// Forwards the request, answers the agent through `reply` and tells what was seen.
     pub(crate) async fn run(mut self, mut reply: oneshot::Sender<Response<AgentBody>>) {
         let mut stop = self.shared.tasks.stop();
+        // In this order: the end of the run closes connections too, which is not the endpoint's doing.
         let answered = tokio::select! {
-            answered = self.call() => answered,
-            () = reply.closed() => Err(NoAnswer::new(failure_code::ABANDONED, "the agent left before the answer")),
+            biased;
             () = stop.asked() => Err(NoAnswer::new(failure_code::ABANDONED, "the run ended before the answer")),
+            () = reply.closed() => Err(NoAnswer::new(failure_code::ABANDONED, "the agent left before the answer")),
+            answered = self.call() => answered,
         };
         // The request is sent or given up: its memory is free for others while the answer takes its time.
         drop(self.body.share.take());
@@ -183,9 +185,10 @@ impl Exchange {
         let mut held = Vec::new();
         loop {
             let frame = tokio::select! {
-                frame = body.frame() => frame,
-                () = pieces.closed() => return Ended::Abandoned,
+                biased;
                 () = stop.asked() => return Ended::Abandoned,
+                () = pieces.closed() => return Ended::Abandoned,
+                frame = body.frame() => frame,
             };
             let bytes = match frame {
                 None => break,

@@ -74,9 +74,11 @@ async fn connection(shared: Arc<Shared>, socket: TcpStream) {
         .header_read_timeout(None)
         .serve_connection(TokioIo::new(socket), service);
     tokio::select! {
+        // First, so that the end of the run looks the same whatever is under way.
+        biased;
+        () = stop.asked() => {}
         // Errors are the agent's: it left, or hyper has answered what it could not read.
         _ended = served => {}
-        () = stop.asked() => {}
     }
 }
 

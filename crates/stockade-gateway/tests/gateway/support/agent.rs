@@ -43,6 +43,13 @@ impl Agent {
         self.0.get_mut().write_all(bytes.as_ref()).unwrap();
     }
 
+    /// Sends to a gateway that may close before the end.
+    pub(crate) fn send_until_closed(&mut self, bytes: &[u8]) {
+        if let Err(error) = self.0.get_mut().write_all(bytes) {
+            assert!(matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset), "{error}");
+        }
+    }
+
     pub(crate) fn ask(&mut self, request: impl AsRef<[u8]>) -> Answer {
         self.send(request);
         self.answer()
