@@ -419,3 +419,6 @@ pub enum TurnOutcome {
         http_status: Option<u16>,
     },
 }
+
+#[cfg(test)]
+mod tests;

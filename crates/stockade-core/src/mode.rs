@@ -91,3 +91,25 @@ impl Api {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_the_serialised_names() {
+        let name = |value: serde_json::Value| value.as_str().unwrap().to_owned();
+        for mode in AccessMode::ALL {
+            assert_eq!(name(serde_json::to_value(mode).unwrap()), mode.id());
+        }
+        for policy in [NetworkPolicy::None, NetworkPolicy::Model, NetworkPolicy::Host] {
+            assert_eq!(name(serde_json::to_value(policy).unwrap()), policy.id());
+        }
+        for choice in [ProviderSandbox::Keep, ProviderSandbox::Replace] {
+            assert_eq!(name(serde_json::to_value(choice).unwrap()), choice.id());
+        }
+        for api in [Api::ChatCompletions, Api::Responses, Api::Messages] {
+            assert_eq!(name(serde_json::to_value(api).unwrap()), api.id());
+        }
+    }
+}

@@ -285,6 +285,30 @@ mod tests {
     }
 
     #[test]
+    fn every_status_has_a_meaning_of_one_sentence() {
+        for s in Status::ALL {
+            assert!(s.meaning().ends_with('.') && !s.meaning().starts_with(' '), "{}", s.id());
+        }
+    }
+
+    #[test]
+    fn exit_codes_are_those_that_are_documented() {
+        let table: Vec<String> =
+            Status::ALL.iter().map(|s| format!("{} {}", s.exit_code(), s.id())).collect();
+        insta::assert_snapshot!(table.join("\n"));
+    }
+
+    #[test]
+    fn evidence_is_bounded_and_errno_zero_is_none() {
+        let mut cause = Cause::new("c", Boundary::Host, "s", "m").with_errno(0);
+        for _ in 0..100 {
+            cause = cause.with_evidence("x".repeat(10_000));
+        }
+        assert_eq!((cause.evidence.len(), cause.errno), (16, None));
+        assert!(cause.evidence.iter().all(|e| e.len() < 2_100));
+    }
+
+    #[test]
     fn only_complete_exits_with_zero() {
         for s in Status::ALL {
             assert_eq!(s.exit_code() == 0, *s == Status::Complete, "{}", s.id());
