@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::error::FenceError;
 use crate::sys::files::{self, Seen};
 use crate::sys::mounts::{self, Attributes, Reach};
-use crate::sys::userns;
+use crate::sys::userns::OwnerMap;
 
 /// Tries to map the owners of what lies at the path. Works on root hosts only.
 ///
@@ -16,8 +16,10 @@ pub fn can_idmap(path: &Path) -> Result<(), FenceError> {
     let seen = Seen::of(&fd)?;
     let tree = mounts::clone_tree(&fd, Reach::Mount).map_err(|e| e.on(path))?;
     // Any pair of ids tells; these are those of the owner, so that the map is as in a fence.
-    let namespace = userns::for_owner_map(seen.owner, PROBE)?;
-    mounts::map_owners(&tree, &namespace, Attributes::NO_SETUID).map_err(|e| e.on(path))
+    let map = OwnerMap::new(seen.owner, PROBE)?;
+    let result = mounts::map_owners(&tree, map.namespace(), Attributes::NO_SETUID).map_err(|e| e.on(path));
+    map.finish();
+    result
 }
 
 /// The kernel ids mapped to: no file is ever made with them.

@@ -67,12 +67,14 @@ pub(crate) enum Report {
     /// PID 1 exists; its pidfd comes with the message.
     Born {
         pid: i32,
+        /// Where the time of stage A went: (phase, microseconds).
+        phases: Vec<(String, u64)>,
     },
     /// The place is ready; the listeners come with the message.
     Ready {
         listeners: usize,
         max_processes: Option<u32>,
-        /// Where the time went, for benchmarks: (phase, microseconds).
+        /// Where the time of PID 1 went: (phase, microseconds).
         phases: Vec<(String, u64)>,
     },
     Failed(FenceError),

@@ -3,18 +3,27 @@
 //! Needs root and says so: a test that is skipped would prove nothing. `cargo test -p stockade-fence --test place NAME`
 //! runs the tests whose name holds NAME; `-- bench` prints medians.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "this is a test program"
+)]
+
 use std::process::ExitCode;
 
 mod place {
-    pub mod bench;
-    pub mod building;
-    pub mod ending;
-    pub mod errands;
-    pub mod harness;
-    pub mod holding;
-    pub mod lab;
-    pub mod refusals;
-    pub mod roothost;
+    pub(crate) mod bench;
+    pub(crate) mod building;
+    pub(crate) mod ending;
+    pub(crate) mod errands;
+    pub(crate) mod harness;
+    pub(crate) mod holding;
+    pub(crate) mod lab;
+    pub(crate) mod refusals;
+    pub(crate) mod roothost;
 }
 
 fn main() -> ExitCode {

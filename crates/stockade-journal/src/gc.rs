@@ -39,6 +39,21 @@ pub enum LeftoverKind {
     Lock,
 }
 
+impl LeftoverKind {
+    /// A stable word for programs.
+    pub const fn id(self) -> &'static str {
+        match self {
+            Self::TornReceipt => "torn-receipt",
+            Self::EmptyOutput => "empty-output",
+            Self::Home => "home",
+            Self::InterruptedRun => "interrupted-run",
+            Self::OldRun => "old-run",
+            Self::Staging => "staging",
+            Self::Lock => "lock",
+        }
+    }
+}
+
 /// Something that was left.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leftover {

@@ -20,6 +20,7 @@ mod storage;
 mod streams;
 mod watch;
 
+pub use clock::wall_time;
 pub use doctor::{DiagnosedGuarantee, DiagnosedPin, Diagnosis, diagnose};
 pub use recorder::{Observer, Unwatched};
 pub use request::{LaneRequest, PromptSource, StopRequest};

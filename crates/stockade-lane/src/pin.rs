@@ -20,6 +20,24 @@ pub(crate) fn verify(state: &Path, provider: &str, executable: Option<&Path>) ->
     verified.map(pin_of).map_err(|e| refused(&e))
 }
 
+/// Refuses what Stockade's own pin list does not name, where a config file says so.
+pub(crate) fn require_listed(pin: &Pin, forbidden_by: Option<&str>) -> Result<(), Refusal> {
+    match forbidden_by {
+        Some(file) if pin.kind != PinKind::Stockade => Err(Refusal::new(
+            Status::ExecutableRefused,
+            Cause::new(
+                "pin-not-listed",
+                Boundary::Executable,
+                "pin",
+                format!("`{file}` lets only versions of Stockade's own pin list run"),
+            )
+            .with_evidence(pin.path.display().to_string())
+            .with_remedy(format!("install a listed version: `stockade provision {}`", pin.provider)),
+        )),
+        _ => Ok(()),
+    }
+}
+
 fn pin_of(v: Verified) -> Pin {
     Pin {
         provider: v.provider,

@@ -74,6 +74,8 @@ pub struct LaneRequest {
     pub accept_missing: Vec<Guarantee>,
     /// Limits.
     pub limits: Limits,
+    /// The config file that lets only versions of Stockade's own pin list run.
+    pub only_listed_pins: Option<String>,
     /// The rehearsal this run is part of.
     pub rehearsal: Option<String>,
     /// Stockade's commit, where it is stamped.

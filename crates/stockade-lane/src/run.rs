@@ -126,7 +126,7 @@ fn reserve(
         output: if output.is_some() { taken.next() } else { None },
         receipt: if receipt.is_some() { taken.next() } else { None },
     };
-    if let Err(e) = run.write_receipt(&bytes) {
+    if let Err(e) = run.reserve_receipt(&bytes) {
         for taken in [reserved.output, reserved.receipt].into_iter().flatten() {
             // The failure that ends the order is the one to report.
             let _ = taken.roll_back();
@@ -154,6 +154,7 @@ async fn carry_out(
 ) -> Result<(), Refusal> {
     let pin = named.unwrap_or_else(|| pin::verify(state.root(), &request.provider, None))?;
     facts.pin = Some(pin.clone());
+    pin::require_listed(&pin, request.only_listed_pins.as_deref())?;
     fault::point("verified");
     let survey = measure(&SurveyRequest {
         path: request.environment.get("PATH").map(Into::into),

@@ -5,7 +5,6 @@
 
 use std::{
     collections::HashSet,
-    os::fd::OwnedFd,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -19,7 +18,8 @@ use stockade_fence::{Exited, Fence, FenceError, Notice, RoleId, Target};
 use stockade_gateway::Activity;
 use stockade_providers::{Progress, SessionLog};
 use tokio::{
-    io::unix::AsyncFd,
+    io::Interest,
+    net::UnixStream,
     sync::mpsc,
     time::{interval_at, sleep_until},
 };
@@ -103,7 +103,7 @@ pub(crate) async fn watch(
     stops: &mut mpsc::Receiver<StopRequest>,
     clock: RunClock,
 ) -> Result<Watched, WatchError> {
-    let control: AsyncFd<OwnedFd> = AsyncFd::register(fence.control().try_clone_to_owned()?)?;
+    let control = control(fence)?;
     let now = Instant::now();
     let deadline = plan.limits.timeout_ms.map(|ms| clock.started() + Duration::from_millis(ms));
     let mut d = Dispatcher {
@@ -144,10 +144,12 @@ pub(crate) async fn watch(
                 None => facts_open = false,
             },
             ready = control.readable() => {
-                let mut ready = ready?;
+                ready?;
                 d.notices()?;
-                ready.clear_ready();
-                // What arrived between the last look and the clearing has already set the readiness again.
+                // Forgets the readiness; what arrives from now on sets it again, what came before is looked at once more.
+                let _ = control.try_io(Interest::READABLE, || {
+                    Err::<(), _>(std::io::Error::from(std::io::ErrorKind::WouldBlock))
+                });
                 d.notices()?;
             }
             () = until(next_stop) => d.stop_step(),
@@ -166,6 +168,13 @@ pub(crate) async fn watch(
     watched.signal_sent = stopping.as_ref().and_then(Stopping::last_sent).map(str::to_owned);
     running.streams.finish(recorder);
     Ok(watched)
+}
+
+/// The control socket for the reactor, which only tells when there is something to read; the fence reads.
+fn control(fence: &Fence) -> std::io::Result<UnixStream> {
+    let socket = std::os::unix::net::UnixStream::from(fence.control().try_clone_to_owned()?);
+    socket.set_nonblocking(true)?;
+    UnixStream::from_std(socket)
 }
 
 async fn until(at: Option<Instant>) {
@@ -292,7 +301,10 @@ impl Dispatcher<'_, '_> {
         self.watched.peak_memory = Some(self.watched.peak_memory.unwrap_or(0).max(largest));
         let cpu = stat.processes.iter().map(|p| p.cpu).sum::<Duration>() + stat.ended_cpu;
         let children = stat.processes.iter().filter(|p| p.role.is_none() && p.state != 'Z').count();
-        let idle = self.idle.look(TreeLook { cpu, children }, self.open_tools.len(), now);
+        // A stream may tell of a call only when it has ended; the session's log tells of its start.
+        let logged = self.running.session_log.as_ref().map_or(0, SessionLog::tools_running);
+        let open = self.open_tools.len().max(usize::try_from(logged).unwrap_or(0));
+        let idle = self.idle.look(TreeLook { cpu, children }, open, now);
         if idle && !self.recorder.is_decided() {
             let quiet = self.idle.quiet_for(now);
             let limit = self.plan.limits.idle_timeout_ms.unwrap_or_default();

@@ -1,14 +1,14 @@
 //! The attempts, inside. A forked child makes them, without exec, under exactly what the agent will be under.
 
 use std::ffi::CStr;
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::os::fd::AsRawFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::{SocketAddr, UnixStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::mount::MountFlags;
 use rustix::process::Pid;
@@ -27,11 +27,17 @@ const ASK_ENTROPY: libc::Ioctl = 0x8004_5200;
 
 /// Makes every attempt that applies and writes (name, error number) pairs to standard output.
 pub(crate) fn run_inside(plan: &CanaryPlan) -> ! {
+    let home = Scratch::make(Path::new(INNER_HOME), "home");
+    let workspace = match &plan.workspace {
+        Some(workspace) => Scratch::make(&workspace.path, "workspace"),
+        None => Err(io::ErrorKind::NotFound.into()),
+    };
     let results: Vec<(&str, i32)> = Canary::ALL
         .into_iter()
         .filter(|canary| canary.applies(plan))
-        .map(|canary| (canary.name(), number(attempt(canary, plan))))
+        .map(|canary| (canary.name(), number(attempt(canary, plan, &home, &workspace))))
         .collect();
+    drop((home, workspace));
     let written = serde_json::to_vec(&results)
         .map_err(io::Error::from)
         .and_then(|text| io::stdout().lock().write_all(&text).and_then(|()| io::stdout().flush()));
@@ -43,7 +49,12 @@ fn number(result: io::Result<()>) -> i32 {
     result.err().map_or(0, |e| e.raw_os_error().unwrap_or(libc::EIO))
 }
 
-fn attempt(canary: Canary, plan: &CanaryPlan) -> io::Result<()> {
+fn attempt(
+    canary: Canary,
+    plan: &CanaryPlan,
+    home: &io::Result<Scratch>,
+    workspace: &io::Result<Scratch>,
+) -> io::Result<()> {
     match canary {
         Canary::SecretFile => std::fs::read(&plan.secret).map(drop),
         Canary::ShadowFile => std::fs::read("/etc/shadow").map(drop),
@@ -53,19 +64,13 @@ fn attempt(canary: Canary, plan: &CanaryPlan) -> io::Result<()> {
         Canary::ProcessDecoy => see_process(plan.process),
         Canary::KernelSetting => open_for_writing(Path::new("/proc/sys/kernel/core_pattern")),
         Canary::Privileges => hold_privileges(),
-        Canary::SetuidInWorkspace => match &plan.workspace {
-            Some(workspace) => with_scratch(&workspace.path, make_setuid),
-            None => Err(io::ErrorKind::NotFound.into()),
-        },
-        Canary::SetuidInHome => with_scratch(Path::new(INNER_HOME), make_setuid),
-        Canary::FileCapability => with_scratch(Path::new(INNER_HOME), give_capability),
-        Canary::WorkspaceWrite => match &plan.workspace {
-            Some(workspace) => with_scratch(&workspace.path, |_| Ok(())),
-            None => Err(io::ErrorKind::NotFound.into()),
-        },
+        Canary::SetuidInWorkspace => with(workspace, make_setuid),
+        Canary::SetuidInHome => with(home, make_setuid),
+        Canary::FileCapability => with(home, give_capability),
+        Canary::WorkspaceWrite => with(workspace, write_a_word),
         Canary::ProtectedWrite => write_any(&plan.protected),
-        Canary::HomeWrite => with_scratch(Path::new(INNER_HOME), |_| Ok(())),
-        Canary::TempWrite => with_scratch(Path::new("/tmp"), |_| Ok(())),
+        Canary::HomeWrite => with(home, write_a_word),
+        Canary::TempWrite => with(&Scratch::make(Path::new("/tmp"), "temp"), write_a_word),
         Canary::StdinReopen => open_for_writing(Path::new("/proc/self/fd/0")),
         Canary::SecondLock => ask_a_device(),
         Canary::Mount => {
@@ -120,28 +125,53 @@ fn hold_privileges() -> io::Result<()> {
     Ok(())
 }
 
-/// Makes a file that is not there yet, does something with it, and removes it.
-fn with_scratch(folder: &Path, with: impl FnOnce(&std::fs::File) -> io::Result<()>) -> io::Result<()> {
-    let path = folder.join(format!("{SCRATCH}-{}", std::process::id()));
-    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
-    let result = with(&file);
-    std::fs::remove_file(&path)?;
-    result
+/// A file that was not there before, and is removed again.
+struct Scratch {
+    path: PathBuf,
+    file: File,
 }
 
-fn make_setuid(file: &std::fs::File) -> io::Result<()> {
+impl Scratch {
+    fn make(folder: &Path, purpose: &str) -> io::Result<Self> {
+        let path = folder.join(format!("{SCRATCH}-{purpose}-{}", std::process::id()));
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
+        Ok(Self { path, file })
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // One that cannot be removed is found by whoever looks at the workspace's changes.
+        let _gone = std::fs::remove_file(&self.path);
+    }
+}
+
+/// Does something with a scratch file; where none could be made, that is the answer.
+fn with(scratch: &io::Result<Scratch>, attempt: impl FnOnce(&File) -> io::Result<()>) -> io::Result<()> {
+    match scratch {
+        Ok(scratch) => attempt(&scratch.file),
+        Err(e) => Err(e.raw_os_error().map_or_else(|| e.kind().into(), io::Error::from_raw_os_error)),
+    }
+}
+
+fn write_a_word(mut file: &File) -> io::Result<()> {
+    file.write_all(b"canary\n")
+}
+
+fn make_setuid(file: &File) -> io::Result<()> {
     file.set_permissions(std::fs::Permissions::from_mode(0o4755))
 }
 
-fn give_capability(file: &std::fs::File) -> io::Result<()> {
+fn give_capability(file: &File) -> io::Result<()> {
     Ok(rustix::fs::fsetxattr(file, c"security.capability", &CAPABILITY, rustix::fs::XattrFlags::empty())?)
 }
 
 /// Works if any of them can be written.
-fn write_any(paths: &[std::path::PathBuf]) -> io::Result<()> {
+fn write_any(paths: &[PathBuf]) -> io::Result<()> {
     let mut denied = io::Error::from_raw_os_error(libc::EROFS);
     for path in paths {
-        let tried = if path.is_dir() { with_scratch(path, |_| Ok(())) } else { open_for_writing(path) };
+        let tried =
+            if path.is_dir() { Scratch::make(path, "protected").map(drop) } else { open_for_writing(path) };
         match tried {
             Ok(()) => return Ok(()),
             Err(e) => denied = e,
@@ -151,7 +181,7 @@ fn write_any(paths: &[std::path::PathBuf]) -> io::Result<()> {
 }
 
 pub(super) fn ask_a_device() -> io::Result<()> {
-    let device = std::fs::File::open("/dev/urandom")?;
+    let device = File::open("/dev/urandom")?;
     let mut entropy: libc::c_int = 0;
     // SAFETY: the device is open and the request writes one `int`.
     let raw = unsafe { libc::ioctl(device.as_raw_fd(), ASK_ENTROPY, &raw mut entropy) };

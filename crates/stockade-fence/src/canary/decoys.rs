@@ -48,7 +48,8 @@ impl Decoys {
         let (secret, outside) = (request.decoys.join("decoy-secret"), request.decoys.join("decoy-written"));
         put_secret(&secret).and_then(|()| std::fs::read(&secret)).map_err(control(Canary::SecretFile))?;
         let mut decoys = Self { secret: secret.clone(), outside: outside.clone(), listeners: (None, None) };
-        write_and_remove(&outside).map_err(control(Canary::WriteOutside))?;
+        // Made right beside the secret, whose making has shown that files can be made there.
+        remove_if_there(&outside).map_err(control(Canary::WriteOutside))?;
         let mut plan = CanaryPlan {
             secret,
             outside,
@@ -96,16 +97,15 @@ fn put_secret(path: &Path) -> io::Result<()> {
     new_file(path)?.write_all(b"a decoy: nobody inside the fence can read this\n")
 }
 
-fn write_and_remove(path: &Path) -> io::Result<()> {
-    new_file(path)?;
-    std::fs::remove_file(path)
+fn remove_if_there(path: &Path) -> io::Result<()> {
+    match std::fs::remove_file(path) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
+        _ => Ok(()),
+    }
 }
 
 fn new_file(path: &Path) -> io::Result<File> {
-    match std::fs::remove_file(path) {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
-        _ => {}
-    }
+    remove_if_there(path)?;
     OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
 }
 

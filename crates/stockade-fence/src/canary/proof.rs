@@ -148,7 +148,7 @@ const fn shown_outside(canary: Canary) -> &'static str {
     match canary {
         Canary::SecretFile => "the file was read outside",
         Canary::ShadowFile => "the file exists outside",
-        Canary::WriteOutside => "a file was made and removed at that path outside",
+        Canary::WriteOutside => "a file was made in that folder outside",
         Canary::TcpDecoy | Canary::AbstractDecoy => "a connection was made outside",
         Canary::ProcessDecoy => "the process was seen outside",
         Canary::SecondLock => "the same call worked outside",

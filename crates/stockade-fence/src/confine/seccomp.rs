@@ -3,14 +3,10 @@
 //! It cannot see paths, addresses or names; those are the work of namespaces and mounts. What is here takes kernel
 //! surface away, closes ways past the other mechanisms, and keeps privileged files from appearing on disk.
 
-use std::collections::BTreeMap;
-
 use rustix::io::Errno;
-use seccompiler::{
-    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
-    TargetArch, sock_filter,
-};
+use seccompiler::BpfProgram;
 
+use crate::confine::bpf::{Assembler, Deny};
 use crate::error::{FenceError, FenceErrorKind};
 
 /// A compiled filter.
@@ -116,18 +112,37 @@ const SETS_A_MODE: [(i64, u8); 9] = [
 /// Calls that set a mode when their flags say that they create: (call, flags, mode).
 const CREATES_BY_FLAG: [(i64, u8, u8); 2] = [(libc::SYS_open, 1, 2), (libc::SYS_openat, 2, 3)];
 /// `O_CREAT`, and the bit of `O_TMPFILE` that `O_DIRECTORY` does not share.
-const CREATING: [u64; 2] = [0o100, 0o20_000_000];
+const CREATING: u32 = 0o100 | 0o20_000_000;
 
 /// Setuid and setgid. On an id-mapped folder of root's, a setuid file made inside is a setuid-root file on the host.
-const PRIVILEGED_MODES: [u64; 2] = [0o4000, 0o2000];
+const PRIVILEGED_MODES: u32 = 0o4000 | 0o2000;
 
 /// Calls that send, and the argument their flags are in: `MSG_FASTOPEN` connects without connect().
 const SENDS: [(i64, u8); 3] = [(libc::SYS_sendto, 3), (libc::SYS_sendmsg, 2), (libc::SYS_sendmmsg, 3)];
-const MSG_FASTOPEN: u64 = 0x2000_0000;
+const MSG_FASTOPEN: u32 = 0x2000_0000;
 
 /// `TIOCSTI` types into the terminal of somebody else, `TIOCLINUX` pastes into a console. Compared as 32 bits, as the
 /// kernel does.
-const TERMINAL_INJECTION: [u64; 2] = [0x5412, 0x541C];
+const TERMINAL_INJECTION: [u32; 2] = [0x5412, 0x541C];
+
+/// Families UNIX, INET, INET6 and NETLINK (route only); of the internet protocols the default, TCP and UDP.
+const SOCKETS: [Deny; 4] = [
+    Deny::Unless { argument: 0, allowed: &[UNIX, INET, INET6, NETLINK] },
+    Deny::UnlessWhile { argument: 0, value: INET, then: 2, allowed: &INTERNET_PROTOCOLS },
+    Deny::UnlessWhile { argument: 0, value: INET6, then: 2, allowed: &INTERNET_PROTOCOLS },
+    Deny::UnlessWhile {
+        argument: 0,
+        value: NETLINK,
+        then: 2,
+        allowed: &[libc::NETLINK_ROUTE.cast_unsigned()],
+    },
+];
+const UNIX: u32 = libc::AF_UNIX.cast_unsigned();
+const INET: u32 = libc::AF_INET.cast_unsigned();
+const INET6: u32 = libc::AF_INET6.cast_unsigned();
+const NETLINK: u32 = libc::AF_NETLINK.cast_unsigned();
+const INTERNET_PROTOCOLS: [u32; 3] =
+    [0, libc::IPPROTO_TCP.cast_unsigned(), libc::IPPROTO_UDP.cast_unsigned()];
 
 /// CLONE_NEWTIME is not among them: clone(2) cannot ask for it.
 const NAMESPACE_FLAGS: [i32; 7] = [
@@ -140,122 +155,49 @@ const NAMESPACE_FLAGS: [i32; 7] = [
     libc::CLONE_NEWCGROUP,
 ];
 
-type Rules = BTreeMap<i64, Vec<SeccompRule>>;
-
 /// Compiles the filter.
-pub(crate) fn compile() -> Result<Filter, FenceError> {
-    let rules = rules().map_err(|_| refused("compile seccomp"))?;
-    let deny = SeccompAction::Errno(errno(Errno::PERM));
-    let filter = SeccompFilter::new(rules, SeccompAction::Allow, deny, TargetArch::x86_64)
-        .and_then(BpfProgram::try_from)
-        .map_err(|_| refused("compile seccomp"))?;
-    let mut program = prologue();
-    program.extend(filter);
-    Ok(Filter(program))
+pub(crate) fn compile() -> Filter {
+    let mut program = Assembler::new();
+    program.require_abi();
+    program.deny_from(X32_BIT, Errno::PERM);
+    program.answer(&ABSENT, Errno::NOSYS);
+    program.answer(&DENIED, Errno::PERM);
+    program.call(libc::SYS_clone, &[Deny::Any { argument: 0, bits: bits(&NAMESPACE_FLAGS) }]);
+    program.call(
+        libc::SYS_ioctl,
+        &TERMINAL_INJECTION.map(|request| Deny::Equal { argument: 1, value: request }),
+    );
+    program.call(libc::SYS_prlimit64, &[Deny::Unless { argument: 0, allowed: &[0] }]);
+    program.call(libc::SYS_socket, &SOCKETS);
+    for (call, argument) in AIMED_AT_A_PROCESS {
+        program.call(call, &[Deny::Equal { argument, value: 1 }]);
+    }
+    for (call, argument) in SETS_A_MODE {
+        program.call(call, &[Deny::Any { argument, bits: PRIVILEGED_MODES }]);
+    }
+    for (call, flags, mode) in CREATES_BY_FLAG {
+        program
+            .call(call, &[Deny::AnyWhile { flags, set: CREATING, argument: mode, bits: PRIVILEGED_MODES }]);
+    }
+    for (call, argument) in SENDS {
+        program.call(call, &[Deny::Any { argument, bits: MSG_FASTOPEN }]);
+    }
+    Filter(program.finish())
 }
 
 /// Installs the filter on this process. It cannot be taken off again.
 pub(crate) fn install(filter: &Filter) -> Result<(), FenceError> {
-    seccompiler::apply_filter(&filter.0).map_err(|e| match e {
-        seccompiler::Error::Seccomp(e) | seccompiler::Error::Prctl(e) => FenceError::new(
-            FenceErrorKind::Refused,
-            "seccomp(SET_MODE_FILTER)",
-            Errno::from_io_error(&e).unwrap_or(Errno::INVAL),
-        ),
-        _ => refused("seccomp(SET_MODE_FILTER)"),
+    seccompiler::apply_filter(&filter.0).map_err(|e| {
+        let errno = match e {
+            seccompiler::Error::Seccomp(e) | seccompiler::Error::Prctl(e) => Errno::from_io_error(&e),
+            _ => None,
+        };
+        FenceError::new(FenceErrorKind::Refused, "seccomp(SET_MODE_FILTER)", errno.unwrap_or(Errno::INVAL))
     })
 }
 
-/// Stands before the compiled rules, which begin by killing what calls through a foreign ABI. Whatever the ABI, each
-/// way out of here is a denial, so it need not be known yet.
-fn prologue() -> BpfProgram {
-    const LOAD_WORD: u16 = 0x20;
-    const JUMP_EQUAL: u16 = 0x15;
-    const JUMP_GREATER_EQUAL: u16 = 0x35;
-    const RETURN: u16 = 0x06;
-    const RETURN_ERRNO: u32 = 0x0005_0000;
-    let step = |code, jt, jf, k| sock_filter { code, jt, jf, k };
-    let mut program = vec![step(LOAD_WORD, 0, 0, 0)];
-    program.push(step(JUMP_GREATER_EQUAL, 0, 1, X32_BIT));
-    program.push(step(RETURN, 0, 0, RETURN_ERRNO | errno(Errno::PERM)));
-    for call in ABSENT {
-        program.push(step(JUMP_EQUAL, 0, 1, u32::try_from(call).unwrap_or(u32::MAX)));
-        program.push(step(RETURN, 0, 0, RETURN_ERRNO | errno(Errno::NOSYS)));
-    }
-    program
-}
-
-fn rules() -> Result<Rules, seccompiler::BackendError> {
-    let mut rules: Rules = DENIED.into_iter().map(|call| (call, Vec::new())).collect();
-    let flags = NAMESPACE_FLAGS.map(i64::from).map(i64::cast_unsigned);
-    rules.insert(libc::SYS_clone, any(flags.map(|flag| has(0, flag)))?);
-    rules.insert(libc::SYS_ioctl, any(TERMINAL_INJECTION.map(|request| is(1, request)))?);
-    rules.insert(libc::SYS_prlimit64, vec![all(vec![is_not(0, 0)])?]);
-    rules.insert(libc::SYS_socket, sockets()?);
-    for (call, argument) in AIMED_AT_A_PROCESS {
-        rules.insert(call, vec![all(vec![is(argument, 1)])?]);
-    }
-    for (call, argument) in SETS_A_MODE {
-        rules.insert(call, any(PRIVILEGED_MODES.map(|mode| has(argument, mode)))?);
-    }
-    for (call, flags, mode) in CREATES_BY_FLAG {
-        let mut denied = Vec::new();
-        for creating in CREATING {
-            for privileged in PRIVILEGED_MODES {
-                denied.push(all(vec![has(flags, creating), has(mode, privileged)])?);
-            }
-        }
-        rules.insert(call, denied);
-    }
-    for (call, flags) in SENDS {
-        rules.insert(call, vec![all(vec![has(flags, MSG_FASTOPEN)])?]);
-    }
-    Ok(rules)
-}
-
-/// Families UNIX, INET, INET6 and NETLINK (route only); of the internet protocols the default, TCP and UDP.
-fn sockets() -> Result<Vec<SeccompRule>, seccompiler::BackendError> {
-    let [unix, inet, inet6, netlink] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK]
-        .map(|family| i64::from(family).cast_unsigned());
-    let mut denied = vec![all([unix, inet, inet6, netlink].map(|family| is_not(0, family)).into())?];
-    let [tcp, udp] = [libc::IPPROTO_TCP, libc::IPPROTO_UDP].map(|p| i64::from(p).cast_unsigned());
-    for family in [inet, inet6] {
-        denied.push(all(vec![is(0, family), is_not(2, 0), is_not(2, tcp), is_not(2, udp)])?);
-    }
-    denied.push(all(vec![is(0, netlink), is_not(2, 0)])?);
-    Ok(denied)
-}
-
-type Condition = Result<SeccompCondition, seccompiler::BackendError>;
-
-fn has(argument: u8, bits: u64) -> Condition {
-    SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(bits), bits)
-}
-
-fn is(argument: u8, value: u64) -> Condition {
-    SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, value)
-}
-
-fn is_not(argument: u8, value: u64) -> Condition {
-    SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, value)
-}
-
-fn all(conditions: Vec<Condition>) -> Result<SeccompRule, seccompiler::BackendError> {
-    SeccompRule::new(conditions.into_iter().collect::<Result<_, _>>()?)
-}
-
-fn any(
-    conditions: impl IntoIterator<Item = Condition>,
-) -> Result<Vec<SeccompRule>, seccompiler::BackendError> {
-    conditions.into_iter().map(|condition| all(vec![condition])).collect()
-}
-
-fn errno(errno: Errno) -> u32 {
-    errno.raw_os_error().unsigned_abs()
-}
-
-fn refused(step: &'static str) -> FenceError {
-    FenceError::new(FenceErrorKind::Refused, step, Errno::INVAL)
+fn bits(flags: &[i32]) -> u32 {
+    flags.iter().fold(0, |bits, flag| bits | flag.cast_unsigned())
 }
 
 #[cfg(test)]
@@ -268,7 +210,7 @@ mod tests {
     /// Makes a raw call under the filter, in a child, and returns its error number.
     fn under_filter(call: i64, arguments: [u64; 5]) -> i32 {
         child::run(Duration::from_secs(5), || {
-            install(&compile()?)?;
+            install(&compile())?;
             let [first, second, third, fourth, fifth] = arguments;
             // SAFETY: every call of the tests is either denied by the filter or harmless with these arguments.
             let raw = unsafe { libc::syscall(call, first, second, third, fourth, fifth) };
@@ -355,7 +297,7 @@ mod tests {
             assert_eq!(under_filter(libc::SYS_clone, [flags, 0, 0, 0, 0]), libc::EPERM, "{flag:x}");
         }
         let forked = child::run(Duration::from_secs(5), || {
-            install(&compile()?)?;
+            install(&compile())?;
             child::run(Duration::from_secs(5), || Ok(7))
         });
         assert_eq!(forked, Ok(7));
@@ -368,7 +310,7 @@ mod tests {
         }
         for (call, argument) in SENDS {
             let mut arguments = [99, 0, 0, 0, 0];
-            arguments[usize::from(argument)] = MSG_FASTOPEN;
+            arguments[usize::from(argument)] = u64::from(MSG_FASTOPEN);
             assert_eq!(under_filter(call, arguments), libc::EPERM, "{call}");
         }
         assert_eq!(under_filter(libc::SYS_ioctl, [0, 0x1_0000_5412, 0, 0, 0]), libc::EPERM);

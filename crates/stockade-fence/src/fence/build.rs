@@ -50,8 +50,10 @@ impl Fence {
             Some(BUILD_TIMEOUT),
         )
         .step("setsockopt(SNDTIMEO)")?;
-        let mut building =
-            Building { frames: Frames::new(mine), stage_a: helper::start(theirs)?, born: None };
+        let stage_a = helper::start(theirs)?;
+        let phases =
+            vec![("start".to_owned(), u64::try_from(start.elapsed().as_micros()).unwrap_or(u64::MAX))];
+        let mut building = Building { frames: Frames::new(mine), stage_a, born: None, phases };
         match building.finish(spec, start + BUILD_TIMEOUT) {
             Ok((born, ready)) => Ok(building.into_fence(spec, born, ready, start)),
             Err(error) => {
@@ -66,6 +68,7 @@ struct Building {
     frames: Frames,
     stage_a: Child,
     born: Option<Born>,
+    phases: Vec<(String, u64)>,
 }
 
 struct Born {
@@ -76,7 +79,6 @@ struct Born {
 struct Ready {
     listeners: Listeners,
     max_processes: Option<u32>,
-    phases: Vec<(String, u64)>,
 }
 
 impl Building {
@@ -84,15 +86,17 @@ impl Building {
         self.frames.send(&Request::Build(Box::new(spec.clone())), &[])?;
         loop {
             match self.frames.wait::<Report>(end)? {
-                Received::Message(Report::Born { pid }, mut descriptors) => {
+                Received::Message(Report::Born { pid, phases }, mut descriptors) => {
                     let pid = Pid::from_raw(pid).ok_or_else(|| garbled("a process id of 0"))?;
                     let pidfd = descriptors.pop().ok_or_else(|| garbled("no descriptor of PID 1"))?;
                     self.born = Some(Born { pid, pidfd });
+                    self.phases.extend(phases);
                 }
                 Received::Message(Report::Ready { max_processes, phases, .. }, descriptors) => {
                     let born = self.born.take().ok_or_else(|| garbled("ready before it was born"))?;
                     let listeners = listeners(spec.network, descriptors)?;
-                    return Ok((born, Ready { listeners, max_processes, phases }));
+                    self.phases.extend(phases);
+                    return Ok((born, Ready { listeners, max_processes }));
                 }
                 Received::Message(Report::Failed(error), _) => return Err(error),
                 Received::Message(..) => return Err(garbled("a message nobody asked for")),
@@ -112,7 +116,7 @@ impl Building {
         let facts = BuildFacts {
             pid: born.pid.as_raw_pid(),
             max_processes: ready.max_processes,
-            phases: ready.phases,
+            phases: self.phases,
             elapsed: start.elapsed(),
         };
         let mut fence = Fence {

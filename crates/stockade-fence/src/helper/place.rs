@@ -3,7 +3,6 @@
 use std::ffi::CStr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::time::Instant;
 
 use landlock::RulesetCreated;
 use rustix::fs::{CWD, Mode};
@@ -12,6 +11,7 @@ use stockade_core::survey::Rung;
 
 use crate::confine::{landlock as second_lock, privileges, seccomp};
 use crate::error::{FenceError, FenceErrorKind, Step};
+use crate::helper::phases::Phases;
 use crate::helper::sources::{Gathered, Source};
 use crate::helper::{etc, proc};
 use crate::spec::{BindAccess, FenceNetwork, FenceSpec, INNER_HOME, INNER_ID, MODEL_PORT, NAMES_PORT};
@@ -76,28 +76,9 @@ pub(super) fn build(spec: &FenceSpec, gathered: Gathered) -> Result<Place, Fence
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)
         .step("prctl(SET_DUMPABLE)")?;
     own_keyring()?;
-    let filter = seccomp::compile()?;
+    let filter = seccomp::compile();
     clock.mark("privileges");
-    Ok(Place { listeners, max_processes, filter, ruleset, phases: clock.phases })
-}
-
-/// Where the time of a build goes.
-struct Phases {
-    phases: Vec<(String, u64)>,
-    last: Instant,
-}
-
-impl Phases {
-    fn new() -> Self {
-        Self { phases: Vec::new(), last: Instant::now() }
-    }
-
-    fn mark(&mut self, name: &str) {
-        let now = Instant::now();
-        let micros = u64::try_from((now - self.last).as_micros()).unwrap_or(u64::MAX);
-        self.phases.push((name.to_owned(), micros));
-        self.last = now;
-    }
+    Ok(Place { listeners, max_processes, filter, ruleset, phases: clock.finish() })
 }
 
 /// A detached mount on its way to its place.

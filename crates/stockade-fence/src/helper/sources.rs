@@ -15,7 +15,7 @@ use crate::error::{FenceError, FenceErrorKind, Step};
 use crate::spec::{BindAccess, BindOwner, FenceSpec, Identity, OWN_BINARY, OwnBinary};
 use crate::sys::files::{self, Seen};
 use crate::sys::mounts::{self, Attributes, Reach};
-use crate::sys::userns::{self, Ids};
+use crate::sys::userns::{Ids, OwnerMap};
 
 /// Folders of the system, read-only, where present. A link among them (`/bin` to `usr/bin`) is made again as a link.
 const FOLDERS: [&str; 9] = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix"];
@@ -70,6 +70,8 @@ pub(super) struct Gathered {
     pub(super) sources: Vec<Source>,
     /// (where, what it holds)
     pub(super) links: Vec<(PathBuf, PathBuf)>,
+    /// To be finished by the process that gathered.
+    pub(super) owner_maps: Vec<OwnerMap>,
 }
 
 /// Opens and checks every source; on a root host clones it.
@@ -95,7 +97,8 @@ pub(super) fn gather(spec: &FenceSpec) -> Result<Gathered, FenceError> {
     if spec.own_binary == OwnBinary::Bound {
         gathering.take_own_binary()?;
     }
-    Ok(Gathered { sources: gathering.sources, links: gathering.links })
+    let owner_maps = gathering.owner_maps.into_values().collect();
+    Ok(Gathered { sources: gathering.sources, links: gathering.links, owner_maps })
 }
 
 /// A source the caller named is the caller's to mend.
@@ -122,7 +125,7 @@ impl<'a> Wanted<'a> {
 struct Gathering<'a> {
     spec: &'a FenceSpec,
     /// A namespace for each pair of disk owner and kernel owner: making one costs a process.
-    owner_maps: HashMap<(Ids, Ids), OwnedFd>,
+    owner_maps: HashMap<(Ids, Ids), OwnerMap>,
     sources: Vec<Source>,
     links: Vec<(PathBuf, PathBuf)>,
 }
@@ -193,11 +196,11 @@ impl Gathering<'_> {
             return source.clone_tree(fd);
         };
         let tree = mounts::clone_tree(fd, Reach::Mount)?;
-        let namespace = match self.owner_maps.entry((on_disk, kernel)) {
+        let map = match self.owner_maps.entry((on_disk, kernel)) {
             Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(new) => new.insert(userns::for_owner_map(on_disk, kernel)?),
+            Entry::Vacant(new) => new.insert(OwnerMap::new(on_disk, kernel)?),
         };
-        mounts::map_owners(&tree, &*namespace, source.attributes())?;
+        mounts::map_owners(&tree, map.namespace(), source.attributes())?;
         Ok(tree)
     }
 }

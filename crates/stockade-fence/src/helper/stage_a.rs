@@ -8,18 +8,22 @@ use rustix::pipe::PipeFlags;
 
 use crate::error::{FenceError, FenceErrorKind, Step};
 use crate::frames::{Frames, Received};
+use crate::helper::phases::Phases;
 use crate::helper::{place, serve, sources};
 use crate::message::{Report, Request};
 use crate::spec::{FenceNetwork, FenceSpec, INNER_ID, Identity};
 use crate::sys::process::{self, Side, Wait};
-use crate::sys::userns::{self, Ids, NAMESPACES, Setgroups};
+use crate::sys::userns::{self, Ids, NAMESPACES, OwnerMap, Setgroups};
 
 /// How long the runner may take to send its order.
 const ORDER_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(super) fn run(frames: &mut Frames) -> Result<(), FenceError> {
+    let mut clock = Phases::new();
     let spec = order(frames)?;
+    clock.mark("order");
     let gathered = sources::gather(&spec)?;
+    clock.mark("gather");
     let (wait, go) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC).step("pipe2")?;
     let namespaces = NAMESPACES | if spec.network == FenceNetwork::Host { 0 } else { libc::CLONE_NEWNET };
     // SAFETY: this process has one thread, and the child ends by `exit_now` in `pid_1`.
@@ -30,9 +34,13 @@ pub(super) fn run(frames: &mut Frames) -> Result<(), FenceError> {
         }
         Ok(Side::Parent((pid, pidfd))) => {
             let (outside, setgroups) = outside_ids(spec.identity);
+            clock.mark("clone");
             userns::write_maps(pid, (INNER_ID, INNER_ID), outside, setgroups)?;
-            frames.send(&Report::Born { pid: pid.as_raw_pid() }, &[pidfd.as_fd()])?;
+            clock.mark("map ids");
+            let born = Report::Born { pid: pid.as_raw_pid(), phases: clock.finish() };
+            frames.send(&born, &[pidfd.as_fd()])?;
             rustix::io::write(go, b"g").step("write(go)")?;
+            gathered.owner_maps.into_iter().for_each(OwnerMap::finish);
             Ok(())
         }
         Err(errno) => Err(errno).step(refused_flag(namespaces)),

@@ -4,9 +4,7 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
 use rustix::fs::{CWD, Mode, OFlags};
-use rustix::pipe::PipeFlags;
 use rustix::process::Pid;
-use rustix::thread::UnshareFlags;
 
 use crate::error::{FenceError, Step};
 use crate::sys::process::{self, Side, Wait};
@@ -54,42 +52,55 @@ fn write(pid: Pid, file: &'static str, text: &str) -> Result<(), FenceError> {
 }
 
 /// A user namespace in which `on_disk` ids are `kernel` ids: mounted with it, files of the one look owned by the other.
-pub(crate) fn for_owner_map(on_disk: Ids, kernel: Ids) -> Result<OwnedFd, FenceError> {
-    let (ready, tell) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC).step("pipe2")?;
-    // SAFETY: the child makes system calls only and ends by `exit_now`.
-    let child = match unsafe { process::fork() }? {
-        Side::Child => hold_namespace(tell),
-        Side::Parent(pid) => pid,
-    };
-    drop(tell);
-    let result = open_mapped(child, ready, on_disk, kernel);
-    // Gone already is as good as killed.
-    let _gone = process::signal(child, libc::SIGKILL);
-    process::reap(Some(child), Wait::Block).step("wait4")?;
-    result
+#[derive(Debug)]
+pub(crate) struct OwnerMap {
+    namespace: OwnedFd,
+    /// The process the namespace was made with. Killed already, but not reaped: its end takes longer than its work.
+    holder: Option<Pid>,
 }
 
-fn hold_namespace(tell: OwnedFd) -> ! {
-    // SAFETY: only a new user namespace is entered; descriptors stay shared with nobody.
-    let made = unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWUSER) };
-    let number = made.err().map_or(0, rustix::io::Errno::raw_os_error);
-    // Unheard means that the parent is gone, and then nobody waits.
-    let _unheard = rustix::io::write(&tell, &number.to_ne_bytes());
-    drop(tell);
-    loop {
-        rustix::event::pause();
+impl OwnerMap {
+    /// Makes one.
+    pub(crate) fn new(on_disk: Ids, kernel: Ids) -> Result<Self, FenceError> {
+        // SAFETY: the child makes one system call, over and over, until it is killed; it shares no memory with us.
+        let holder = match unsafe { process::clone_child(libc::CLONE_NEWUSER) }.step("clone(NEWUSER)")? {
+            Side::Child => loop {
+                rustix::event::pause();
+            },
+            Side::Parent((pid, _)) => pid,
+        };
+        let namespace = open_mapped(holder, on_disk, kernel);
+        // Gone already is as good as killed.
+        let _gone = process::signal(holder, libc::SIGKILL);
+        match namespace {
+            Ok(namespace) => Ok(Self { namespace, holder: Some(holder) }),
+            Err(error) => {
+                reap(holder);
+                Err(error)
+            }
+        }
+    }
+
+    /// The namespace.
+    pub(crate) fn namespace(&self) -> &OwnedFd {
+        &self.namespace
+    }
+
+    /// Leaves no zombie. To be called by the process that made it, and only there.
+    pub(crate) fn finish(mut self) {
+        if let Some(holder) = self.holder.take() {
+            reap(holder);
+        }
     }
 }
 
-fn open_mapped(child: Pid, ready: OwnedFd, on_disk: Ids, kernel: Ids) -> Result<OwnedFd, FenceError> {
-    let mut number = [0; 4];
-    let n = rustix::io::read(ready, &mut number).step("read")?;
-    match (n, i32::from_ne_bytes(number)) {
-        (4, 0) => {}
-        (4, e) => return Err(rustix::io::Errno::from_raw_os_error(e)).step("unshare(NEWUSER)"),
-        _ => return Err(rustix::io::Errno::SRCH).step("unshare(NEWUSER)"),
-    }
-    write_maps(child, on_disk, kernel, Setgroups::Allow)?;
-    let path = format!("/proc/{}/ns/user", child.as_raw_pid());
+fn reap(holder: Pid) {
+    // ECHILD: somebody else in this process has reaped it.
+    let _reaped = process::reap(Some(holder), Wait::Block);
+}
+
+fn open_mapped(holder: Pid, on_disk: Ids, kernel: Ids) -> Result<OwnedFd, FenceError> {
+    write_maps(holder, on_disk, kernel, Setgroups::Allow)?;
+    let path = format!("/proc/{}/ns/user", holder.as_raw_pid());
     rustix::fs::openat(CWD, &path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).step("open(ns/user)")
 }

@@ -10,7 +10,7 @@ use super::lab::{Lab, wait_for};
 
 const ROUNDS: usize = 60;
 
-pub fn run() {
+pub(crate) fn run() {
     println!("uid {}", rustix::process::geteuid().as_raw());
     for rung in Rung::ALL {
         let mut rows: Vec<[Duration; 6]> = Vec::new();

@@ -14,7 +14,7 @@ use stockade_fence::{
 use super::harness::Test;
 use super::lab::{Lab, bind, can_landlock};
 
-pub const TESTS: &[Test] = &[
+pub(crate) const TESTS: &[Test] = &[
     ("a_writable_workspace_is_proven_and_worked_in", a_writable_workspace_is_proven_and_worked_in),
     ("a_read_only_workspace_stays_as_it_is", a_read_only_workspace_stays_as_it_is),
     ("a_git_folder_stays_as_it_is", a_git_folder_stays_as_it_is),

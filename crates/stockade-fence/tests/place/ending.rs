@@ -10,7 +10,7 @@ use stockade_fence::{Fence, FenceErrorKind, Notice, ProofError, Role, RoleId, Sp
 use super::harness::Test;
 use super::lab::{Lab, wait_for, wait_until};
 
-pub const TESTS: &[Test] = &[
+pub(crate) const TESTS: &[Test] = &[
     ("what_a_role_leaves_behind_is_recorded_and_swept", what_a_role_leaves_behind_is_recorded_and_swept),
     (
         "nothing_else_runs_beside_the_agent_but_its_companions",

@@ -1,6 +1,6 @@
 //! What this program does when a test starts it, inside a fence or outside.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
 use seccompiler::{
@@ -13,7 +13,7 @@ use stockade_fence::{Fence, Role, stdio};
 use super::lab::{Lab, identity, wait_for};
 
 /// Runs the errand that the first argument names, if it names one.
-pub fn run(arguments: &[String]) -> Option<ExitCode> {
+pub(crate) fn run(arguments: &[String]) -> Option<ExitCode> {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match arguments.as_slice() {
         ["hello"] => println!("hello from the own binary"),
@@ -68,7 +68,6 @@ fn under_filter(rung: &str, call: &str, errno: &str) {
     }
 }
 
-#[expect(clippy::cast_sign_loss, reason = "the flag is a bit")]
 const NEW_USER: u64 = libc::CLONE_NEWUSER as u64;
 
 fn flag(flag: i32) -> SeccompRule {
@@ -80,12 +79,8 @@ fn flag(flag: i32) -> SeccompRule {
 /// Prints what the kernel says to a file capability.
 fn give_capability(path: &Path) {
     let capability = [1, 0, 0, 2, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-    let result = rustix::fs::setxattr(
-        &PathBuf::from(path),
-        "security.capability",
-        &capability,
-        rustix::fs::XattrFlags::empty(),
-    );
+    let result =
+        rustix::fs::setxattr(path, "security.capability", &capability, rustix::fs::XattrFlags::empty());
     println!("{result:?}");
 }
 

@@ -8,13 +8,13 @@ use std::process::{Command, ExitCode};
 
 use super::{bench, building, ending, errands, holding, refusals, roothost};
 
-pub type Test = (&'static str, fn());
+pub(crate) type Test = (&'static str, fn());
 
 /// The user without privileges.
 const NOBODY: u32 = 65_534;
 const AS_NOBODY: &str = "--as-nobody";
 
-pub fn main() -> ExitCode {
+pub(crate) fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|a| a != "--nocapture").collect();
     if let Some(code) = errands::run(&arguments) {
         return code;
@@ -51,7 +51,7 @@ fn passes((name, test): &Test, nobody: bool) -> bool {
 }
 
 /// A copy of this program where everybody can run it.
-pub fn public_copy() -> PathBuf {
+pub(crate) fn public_copy() -> PathBuf {
     let folder = std::env::temp_dir().join(format!("stockade-place-program-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o755)).unwrap();

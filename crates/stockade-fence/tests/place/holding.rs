@@ -10,7 +10,7 @@ use stockade_fence::{BindAccess, Fence, OwnBinary, Role, stdio};
 use super::harness::Test;
 use super::lab::{Lab, bind, text, wait_for};
 
-pub const TESTS: &[Test] = &[
+pub(crate) const TESTS: &[Test] = &[
     (
         "a_mount_parent_in_a_writable_folder_cannot_be_swapped",
         a_mount_parent_in_a_writable_folder_cannot_be_swapped,
@@ -68,10 +68,10 @@ fn no_setuid_setgid_or_capability_file_appears() {
         );
         for file in everything_under(&lab.root) {
             let mode = fs::symlink_metadata(&file).unwrap().mode();
-            assert_eq!(mode & 0o6000, 0, "{file:?} {mode:o}");
+            assert_eq!(mode & 0o6000, 0, "{} {mode:o}", file.display());
             let mut value = [0; 64];
             let capability = rustix::fs::lgetxattr(&file, "security.capability", &mut value);
-            assert!(capability.is_err(), "{file:?}");
+            assert!(capability.is_err(), "{}", file.display());
         }
     }
 }

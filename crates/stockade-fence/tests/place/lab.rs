@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::event::Timespec;
 use stockade_core::survey::Rung;
 use stockade_fence::{
     Bind, BindAccess, BindOwner, Exited, Fence, FenceNetwork, FenceSpec, Identity, Notice, OwnBinary,
@@ -14,23 +14,23 @@ use stockade_fence::{
 };
 
 /// Folders of one test.
-pub struct Lab {
-    pub root: PathBuf,
-    pub workspace: PathBuf,
-    pub home: PathBuf,
-    pub decoys: PathBuf,
+pub(crate) struct Lab {
+    pub(crate) root: PathBuf,
+    pub(crate) workspace: PathBuf,
+    pub(crate) home: PathBuf,
+    pub(crate) decoys: PathBuf,
 }
 
 /// How a program ended and what it said.
 #[derive(Debug)]
-pub struct Outcome {
-    pub exited: Exited,
-    pub stdout: String,
-    pub stderr: String,
+pub(crate) struct Outcome {
+    pub(crate) exited: Exited,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
 }
 
 impl Lab {
-    pub fn new(name: &str) -> Self {
+    pub(crate) fn new(name: &str) -> Self {
         let root = std::env::temp_dir().join(format!("stockade-place-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&root);
         let lab =
@@ -42,7 +42,7 @@ impl Lab {
         lab
     }
 
-    pub fn spec(&self) -> FenceSpec {
+    pub(crate) fn spec(&self) -> FenceSpec {
         FenceSpec {
             rung: Rung::Ns,
             identity: identity(),
@@ -57,7 +57,7 @@ impl Lab {
         }
     }
 
-    pub fn proof(&self) -> ProofRequest {
+    pub(crate) fn proof(&self) -> ProofRequest {
         ProofRequest {
             decoys: self.decoys.clone(),
             workspace: Some(WorkspaceProof { path: self.workspace.clone(), access: BindAccess::ReadWrite }),
@@ -66,25 +66,25 @@ impl Lab {
     }
 
     /// Runs a shell script as the agent and waits for its end.
-    pub fn run(&self, fence: &mut Fence, script: &str) -> Outcome {
+    pub(crate) fn run(&self, fence: &mut Fence, script: &str) -> Outcome {
         run(fence, &self.shell(Role::Agent, script))
     }
 
     /// The same with another shell.
-    pub fn run_with(&self, fence: &mut Fence, shell: &str, script: &str) -> Outcome {
+    pub(crate) fn run_with(&self, fence: &mut Fence, shell: &str, script: &str) -> Outcome {
         let mut spawn = self.shell(Role::Agent, script);
         spawn.argv[0] = shell.into();
         run(fence, &spawn)
     }
 
     /// The same in another folder.
-    pub fn run_in(&self, fence: &mut Fence, cwd: &str, script: &str) -> Outcome {
+    pub(crate) fn run_in(&self, fence: &mut Fence, cwd: &str, script: &str) -> Outcome {
         let mut spawn = self.shell(Role::Agent, script);
         spawn.cwd = cwd.into();
         run(fence, &spawn)
     }
 
-    pub fn shell(&self, role: Role, script: &str) -> SpawnRequest {
+    pub(crate) fn shell(&self, role: Role, script: &str) -> SpawnRequest {
         SpawnRequest {
             role,
             argv: ["/bin/sh", "-c", script].map(String::from).into(),
@@ -112,11 +112,11 @@ impl Drop for Lab {
     }
 }
 
-pub fn bind(source: &Path, target: &Path, access: BindAccess) -> Bind {
+pub(crate) fn bind(source: &Path, target: &Path, access: BindAccess) -> Bind {
     Bind { source: source.into(), target: target.into(), access, owner: BindOwner::Payload }
 }
 
-pub fn identity() -> Identity {
+pub(crate) fn identity() -> Identity {
     if rustix::process::geteuid().is_root() && in_initial_user_namespace() {
         let id = private_kernel_id("test").unwrap();
         Identity::Kernel { uid: id, gid: id }
@@ -125,7 +125,7 @@ pub fn identity() -> Identity {
     }
 }
 
-pub fn wait_for(fence: &mut Fence, id: RoleId) -> Exited {
+pub(crate) fn wait_for(fence: &mut Fence, id: RoleId) -> Exited {
     let end = Instant::now() + Duration::from_secs(20);
     loop {
         match fence.next_notice().unwrap() {
@@ -134,7 +134,7 @@ pub fn wait_for(fence: &mut Fence, id: RoleId) -> Exited {
             Some(Notice::Closed) => panic!("the fence closed"),
             None => {
                 assert!(Instant::now() < end, "the role does not end");
-                let timeout = rustix::event::Timespec { tv_sec: 1, tv_nsec: 0 };
+                let timeout = Timespec { tv_sec: 1, tv_nsec: 0 };
                 let fd =
                     rustix::event::PollFd::from_borrowed_fd(fence.control(), rustix::event::PollFlags::IN);
                 rustix::event::poll(&mut [fd], Some(&timeout)).unwrap();
@@ -143,7 +143,7 @@ pub fn wait_for(fence: &mut Fence, id: RoleId) -> Exited {
     }
 }
 
-pub fn text(stream: OwnedFd) -> String {
+pub(crate) fn text(stream: OwnedFd) -> String {
     let mut bytes = Vec::new();
     fs::File::from(stream).read_to_end(&mut bytes).unwrap();
     String::from_utf8_lossy(&bytes).into_owned()
@@ -154,13 +154,13 @@ fn in_initial_user_namespace() -> bool {
 }
 
 /// Whether the kernel has Landlock with scopes.
-pub fn can_landlock() -> bool {
+pub(crate) fn can_landlock() -> bool {
     // SAFETY: with this flag the call takes no attribute and only answers a number.
     let abi = unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, 0_usize, 0_usize, 1_u32) };
     abi >= 6
 }
 
-pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     let end = Instant::now() + Duration::from_secs(10);
     while !holds() {
         assert!(Instant::now() < end, "{what}");
@@ -168,6 +168,6 @@ pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-pub fn pause(time: Duration) {
+pub(crate) fn pause(time: Duration) {
     rustix::event::poll(&mut [], Some(&Timespec::try_from(time).unwrap())).unwrap();
 }

@@ -7,7 +7,7 @@ use stockade_fence::{BindAccess, Fence, FenceErrorKind};
 use super::harness::Test;
 use super::lab::{Lab, bind};
 
-pub const TESTS: &[Test] = &[
+pub(crate) const TESTS: &[Test] = &[
     ("a_refused_step_is_named", a_refused_step_is_named),
     ("a_bad_source_is_named", a_bad_source_is_named),
     (

@@ -10,7 +10,7 @@ use stockade_fence::{BindAccess, BindOwner, Fence, FenceErrorKind, Identity, can
 use super::harness::Test;
 use super::lab::{Lab, bind};
 
-pub const TESTS: &[Test] = &[
+pub(crate) const TESTS: &[Test] = &[
     ("the_payload_is_nobody_on_the_host", the_payload_is_nobody_on_the_host),
     ("a_workspace_of_another_owner_stays_that_owners", a_workspace_of_another_owner_stays_that_owners),
     (

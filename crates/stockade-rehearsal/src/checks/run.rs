@@ -74,39 +74,43 @@ pub(crate) fn tool_list(planned: Option<&[String]>, wire: &Wire) -> Verdict {
     }
 }
 
-/// Nothing was asked of anybody, and the turn ended by a result.
+/// No question was left to anybody outside the agent, and the turn ended by a result. An agent may log a request for
+/// permission and answer it itself at once: that asks nobody.
 pub(crate) fn no_prompt(played: &Played) -> Verdict {
+    let mut open: Option<&str> = None;
     let mut result = false;
     for event in &played.events {
         match &event.event {
-            EventKind::PermissionAsked { tool } => {
-                return Err(format!("the agent asked for permission to use {tool}"));
-            }
+            EventKind::PermissionAsked { tool } => open = Some(tool),
             EventKind::PermissionDecided { tool, decision: PermissionDecision::Cancelled, .. } => {
                 return Err(format!("the agent cancelled its turn at a prompt for {tool}"));
             }
+            EventKind::PermissionDecided { .. } => open = None,
             EventKind::TurnEnded { outcome: TurnOutcome::Success { .. } } => result = true,
             _ => {}
         }
     }
+    if let Some(tool) = open {
+        return Err(format!("the agent asked for permission to use {tool} and got no answer"));
+    }
     if result && played.receipt.status == Status::Complete {
-        Ok(format!(
-            "{} tool calls, no permission asked, the turn ended by a result",
-            played.receipt.tool_calls
-        ))
+        Ok(format!("{} tool calls, no prompt, the turn ended by a result", played.receipt.tool_calls))
     } else {
         Err(format!("the turn did not end by a result: {}", ending_of(&played.receipt)))
     }
 }
 
-/// A scenario of the caller's own was played to a result.
+/// A scenario of the caller's own was played to a result, by the model asked for.
 pub(crate) fn scenario(played: &Played) -> Verdict {
     let receipt = &played.receipt;
     if receipt.status != Status::Complete {
         return Err(ending_of(receipt));
     }
-    let served = served_model(receipt, &played.wire)?;
-    Ok(format!("complete; {} tool calls; {served}", receipt.tool_calls))
+    let served = receipt.reported_model.as_deref().unwrap_or("none");
+    let by = receipt.model_evidence.as_deref().unwrap_or("nothing");
+    let told = format!("{} tool calls; model {served} by {by}", receipt.tool_calls);
+    // The answer may name the model by another of its names: the run has compared them.
+    if receipt.model_verified { Ok(told) } else { Err(told) }
 }
 
 #[cfg(test)]

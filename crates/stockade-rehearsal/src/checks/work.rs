@@ -84,10 +84,11 @@ pub(crate) fn refuses_edits(work: &Work<'_>, refusal_words: &[&str]) -> Verdict 
     let mut told = Vec::new();
     for (act, path) in [(Act::EditFile, EXISTING_FILE), (Act::CreateFile, NEW_FILE)] {
         let result = work.result(act)?;
-        if !refusal_words.iter().any(|word| result.text.contains(word)) {
+        let refusal = result.text.lines().find(|line| refusal_words.iter().any(|word| line.contains(word)));
+        let Some(refusal) = refusal else {
             return Err(format!("{path}: the model was told no error but: {}", quote(&result.text)));
-        }
-        told.push(format!("{path}: {}", quote(&result.text)));
+        };
+        told.push(format!("{path}: {}", quote(refusal)));
     }
     work.nothing_changed()?;
     Ok(format!("nothing changed on the host, the turn went on; the model was told {}", told.join("; ")))
@@ -135,7 +136,9 @@ pub(crate) fn changes_measured(work: &Work<'_>) -> Verdict {
     let listed: BTreeMap<PathBuf, ChangeKind> =
         files.iter().map(|file| (PathBuf::from(&file.path), file.kind)).collect();
     let names = |changes: &BTreeMap<PathBuf, ChangeKind>| {
-        let names = changes.iter().map(|(path, kind)| format!("{} {kind:?}", path.display()).to_lowercase());
+        let names = changes
+            .iter()
+            .map(|(path, kind)| format!("{} {}", path.display(), format!("{kind:?}").to_lowercase()));
         names.collect::<Vec<_>>().join(", ")
     };
     if !complete {

@@ -5,7 +5,7 @@ use stockade_core::{
 };
 
 use super::*;
-use crate::checks::examples::{MODEL, TOOLS, conversation, events, played, receipt, wire};
+use crate::checks::examples::{TOOLS, conversation, events, played, receipt, wire};
 
 fn with_event(kind: EventKind) -> Played {
     let mut played = played(&[]);
@@ -79,6 +79,10 @@ fn any_prompt_and_any_ending_but_a_result_fails() {
     assert!(no_prompt(&with_event(EventKind::PermissionAsked { tool: tool() })).is_err());
     assert!(no_prompt(&with_event(decided(PermissionDecision::Cancelled))).is_err());
     assert!(no_prompt(&with_event(decided(PermissionDecision::Denied))).is_ok());
+    let mut answered = with_event(EventKind::PermissionAsked { tool: tool() });
+    let last = answered.events.last().cloned().unwrap();
+    answered.events.insert(3, Event { event: decided(PermissionDecision::Allowed), ..last });
+    assert!(no_prompt(&answered).is_ok());
 
     let mut silent = played(&[]);
     silent.events = events()[..2].to_vec();
@@ -99,6 +103,6 @@ fn a_given_scenario_has_to_complete() {
     let evidence = "provider-error: the endpoint failed at response 2; remedy: wait";
     assert_eq!(scenario(&failed), Err(evidence.to_owned()));
     let mut other = played(&[]);
-    other.receipt.model_identity.as_mut().unwrap().served = vec![format!("{MODEL}-mini")];
+    other.receipt.model_verified = false;
     assert!(scenario(&other).is_err());
 }

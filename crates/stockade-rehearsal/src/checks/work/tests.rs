@@ -129,7 +129,7 @@ fn a_good_isolated_write_run_passes() {
     }
     assert_eq!(
         lab.judge(changes_measured).unwrap(),
-        "the receipt lists readme.md modified, notes.md added, report.md added, with their digests"
+        "the receipt lists README.md modified, notes.md added, report.md added, with their digests"
     );
 }
 

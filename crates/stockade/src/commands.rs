@@ -1,0 +1,14 @@
+//! One file per command.
+
+pub(crate) mod completions;
+pub(crate) mod doctor;
+pub(crate) mod gc;
+pub(crate) mod generate;
+pub(crate) mod help;
+pub(crate) mod plan;
+pub(crate) mod provision;
+pub(crate) mod receipt;
+pub(crate) mod rehearse;
+pub(crate) mod run;
+pub(crate) mod scripted_model;
+pub(crate) mod version;

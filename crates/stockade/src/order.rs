@@ -1,0 +1,191 @@
+//! From flags and config files to a lane request.
+
+use std::{io::Read, path::Path};
+
+use stockade_core::{
+    mode::{AccessMode, NetworkPolicy, ProviderSandbox},
+    order::{Limits, PROMPT_LIMIT_BYTES},
+};
+use stockade_lane::{LaneRequest, PromptSource};
+
+use crate::{
+    cli::{ModeArg, OrderArgs, SandboxArg},
+    commands::version,
+    config::{Config, Setting},
+    error::CliError,
+    world::World,
+};
+
+/// A request and where its settings came from.
+#[derive(Debug)]
+pub(crate) struct Ordered {
+    pub(crate) request: LaneRequest,
+    pub(crate) settings: Vec<Setting>,
+}
+
+/// What every request needs, whatever command it is for.
+pub(crate) struct Basics {
+    pub(crate) provider: Option<String>,
+    pub(crate) mode: Option<ModeArg>,
+    pub(crate) provider_sandbox: Option<SandboxArg>,
+    pub(crate) executable: Option<std::path::PathBuf>,
+}
+
+/// Builds the request of `run` and `plan`.
+pub(crate) fn of_args(args: OrderArgs, world: &World) -> Result<Ordered, CliError> {
+    let config = Config::read(world)?;
+    let basics = Basics {
+        provider: args.provider,
+        mode: args.mode,
+        provider_sandbox: args.provider_sandbox,
+        executable: args.executable,
+    };
+    let mut ordered = of_basics(basics, &config, world)?;
+    let name = ordered.request.provider.clone();
+    let settings = &mut ordered.settings;
+    let r = &mut ordered.request;
+    let provider = |f: &crate::config::ConfigFile| f.providers.get(&name).cloned();
+    r.model = pick(&config, settings, "model", args.model, |f| provider(f).and_then(|p| p.model));
+    r.effort = pick(&config, settings, "effort", args.effort, |f| provider(f).and_then(|p| p.effort));
+    r.endpoint = pick(&config, settings, "endpoint", args.endpoint, |f| provider(f).and_then(|p| p.endpoint));
+    r.key_env = pick(&config, settings, "key_env", args.key_env, |f| provider(f).and_then(|p| p.key_env));
+    r.api = config
+        .pick(args.api.map(Into::into), |f| provider(f).and_then(|p| p.api))
+        .map(|(api, source)| (remember(settings, "api", api.id(), source), api).1);
+    r.ca = config.pick(args.ca, |f| provider(f).and_then(|p| p.ca)).map(|(ca, _)| ca);
+    if let Some((network, source)) = config.pick(args.network.map(Into::into), |f| f.defaults.network) {
+        remember(settings, "network", NetworkPolicy::id(network), source);
+        r.network = network;
+    }
+    let timeout = config.pick_time(args.timeout, "timeout", |f| f.defaults.timeout.clone())?;
+    if let Some((time, source)) = timeout {
+        remember(settings, "timeout", &shown(time.0), source);
+        r.limits.timeout_ms = time.0;
+    }
+    let idle = config.pick_time(args.idle_timeout, "idle_timeout", |f| f.defaults.idle_timeout.clone())?;
+    if let Some((time, source)) = idle {
+        remember(settings, "idle_timeout", &shown(time.0), source);
+        r.limits.idle_timeout_ms = time.0;
+    }
+    if let Some(cwd) = args.cwd {
+        r.cwd = cwd;
+    }
+    r.prompt = prompt(&args.prompt)?;
+    r.instructions = args.instructions;
+    r.pass_env = args.pass_env;
+    r.reads = args.reads;
+    r.writes = args.writes;
+    r.accept_missing = args.accept_missing;
+    r.in_place = args.in_place;
+    r.profile = args.profile;
+    Ok(ordered)
+}
+
+/// Builds a request from what `doctor` and `rehearse` share with `run`.
+pub(crate) fn of_basics(basics: Basics, config: &Config, world: &World) -> Result<Ordered, CliError> {
+    let mut settings = Vec::new();
+    let provider = pick(config, &mut settings, "provider", basics.provider, |f| f.defaults.provider.clone())
+        .ok_or_else(|| {
+            let names = stockade_providers::built_in().iter().map(|b| b.name).collect::<Vec<_>>().join(", ");
+            CliError::usage(
+                "provider-missing",
+                "no provider is named",
+                format!("say `--provider NAME`, one of: {names}"),
+            )
+        })?;
+    let mode = config.pick(basics.mode.map(AccessMode::from), |f| f.defaults.mode);
+    let (mode, source) = mode.unwrap_or((AccessMode::ReadOnly, "default".to_owned()));
+    remember(&mut settings, "mode", mode.id(), source);
+    let chosen = config.pick(basics.provider_sandbox.map(ProviderSandbox::from), |f| {
+        f.providers.get(&provider).and_then(|p| p.provider_sandbox).or(f.defaults.provider_sandbox)
+    });
+    let (sandbox, sandbox_source) = chosen.unwrap_or((ProviderSandbox::Keep, "default".to_owned()));
+    remember(&mut settings, "provider_sandbox", sandbox.id(), sandbox_source.clone());
+    if sandbox == ProviderSandbox::Replace
+        && let Some(file) = config.forbidden(|p| p.forbid_replace)
+    {
+        return Err(CliError::usage(
+            "replace-forbidden",
+            format!("`{file}` forbids `--provider-sandbox replace`"),
+            "use `keep`, or ask whoever owns that file",
+        ));
+    }
+    if basics.executable.is_some()
+        && let Some(file) = config.forbidden(|p| p.forbid_unlisted_pins)
+    {
+        return Err(CliError::usage(
+            "unlisted-pins-forbidden",
+            format!("`{file}` forbids executables that are not on Stockade's own pin list"),
+            "leave out `--executable`",
+        ));
+    }
+    let request = LaneRequest {
+        state_root: world.state_root()?,
+        home: world.home(),
+        environment: world.environment().clone(),
+        provider,
+        profile: None,
+        executable: basics.executable,
+        model: None,
+        effort: None,
+        mode,
+        cwd: ".".into(),
+        in_place: false,
+        prompt: PromptSource::Given(b"doctor".to_vec()),
+        instructions: None,
+        output: None,
+        receipt: None,
+        pass_env: Vec::new(),
+        reads: Vec::new(),
+        writes: Vec::new(),
+        endpoint: None,
+        api: None,
+        key_env: None,
+        ca: None,
+        network: NetworkPolicy::Model,
+        provider_sandbox: sandbox,
+        provider_sandbox_source: sandbox_source,
+        accept_missing: Vec::new(),
+        limits: Limits::default(),
+        only_listed_pins: config.forbidden(|p| p.forbid_unlisted_pins).map(str::to_owned),
+        rehearsal: None,
+        commit: version::COMMIT.map(str::to_owned),
+    };
+    Ok(Ordered { request, settings })
+}
+
+fn pick(
+    config: &Config,
+    settings: &mut Vec<Setting>,
+    name: &str,
+    flag: Option<String>,
+    from: impl Fn(&crate::config::ConfigFile) -> Option<String>,
+) -> Option<String> {
+    let (value, source) = config.pick(flag, from)?;
+    remember(settings, name, &value, source);
+    Some(value)
+}
+
+fn remember(settings: &mut Vec<Setting>, name: &str, value: &str, source: String) {
+    settings.push(Setting { name: name.to_owned(), value: value.to_owned(), source });
+}
+
+fn shown(ms: Option<u64>) -> String {
+    ms.map_or_else(|| "none".to_owned(), |ms| format!("{ms}ms"))
+}
+
+fn prompt(path: &Path) -> Result<PromptSource, CliError> {
+    if path != Path::new("-") {
+        return Ok(PromptSource::File(path.to_owned()));
+    }
+    let mut bytes = Vec::new();
+    // One byte more than is taken tells "too large" from "just fits".
+    std::io::stdin().lock().take(PROMPT_LIMIT_BYTES + 1).read_to_end(&mut bytes).map_err(|e| {
+        CliError::usage(
+            "prompt-unreadable",
+            format!("standard input cannot be read: {e}"),
+            "name a file with `--prompt`",
+        )
+    })?;
+    Ok(PromptSource::Given(bytes))
+}

@@ -1,0 +1,76 @@
+//! A plan for people.
+
+use std::fmt::Write as _;
+
+use stockade_core::plan::{LaunchPlan, PlannedIdentity};
+
+/// The plan in a page.
+pub(crate) fn summary(plan: &LaunchPlan) -> String {
+    let mut t = String::new();
+    // Writing to a String cannot fail.
+    let mut line = |name: &str, value: &str| {
+        let _ = writeln!(t, "{name:<18} {value}");
+    };
+    line("provider", &format!("{} (profile {} v{})", plan.provider, plan.profile.name, plan.profile.version));
+    line(
+        "executable",
+        &format!("{} ({:?})", plan.executable.path.display(), plan.executable.pin).to_lowercase(),
+    );
+    line("model", &format!("{} ({})", plan.model.asked, plan.model.source));
+    line("effort", plan.effort.as_deref().unwrap_or("not sent"));
+    line("mode", plan.mode.id());
+    line("workspace", &plan.cwd.display().to_string());
+    line("rung", plan.rung.id());
+    line("runs as", &identity(&plan.identity));
+    line(
+        "provider sandbox",
+        &format!("{} ({})", plan.provider_sandbox.choice.id(), plan.provider_sandbox.source),
+    );
+    line(
+        "endpoint",
+        &format!("{} ({}, {})", plan.endpoint.url, plan.endpoint.api.id(), plan.endpoint.source),
+    );
+    line("key", plan.endpoint.key_env.as_deref().unwrap_or("none"));
+    line("network", plan.network.id());
+    line("prompt", &format!("{} bytes, sha256 {}", plan.prompt.text.bytes, plan.prompt.text.sha256));
+    let limits = &plan.limits;
+    let time = |ms: Option<u64>| ms.map_or_else(|| "none".to_owned(), |ms| format!("{} s", ms / 1000));
+    line("deadline", &time(limits.timeout_ms));
+    line("idle limit", &time(limits.idle_timeout_ms));
+    line(
+        "limits",
+        &format!(
+            "{} processes, {} open files, {} MiB a file, {} MiB temp, {} MiB output",
+            limits.max_processes,
+            limits.max_open_files,
+            limits.max_file_bytes >> 20,
+            limits.temp_bytes >> 20,
+            limits.output_bytes >> 20
+        ),
+    );
+    let _ = writeln!(t, "\nmounts");
+    for m in &plan.mounts {
+        let _ = writeln!(t, "  {} {}", if m.writable { "rw" } else { "ro" }, m.target.display());
+    }
+    let _ = writeln!(t, "\nguarantees");
+    for g in &plan.guarantees {
+        let _ =
+            writeln!(t, "  {} {:<20} {}", if g.held { "held   " } else { "MISSING" }, g.id.id(), g.mechanism);
+    }
+    let _ = writeln!(t, "\nargv\n  {}", plan.argv.join(" "));
+    for n in &plan.notes {
+        let _ = writeln!(t, "note: {n}");
+    }
+    t
+}
+
+pub(crate) fn identity(identity: &PlannedIdentity) -> String {
+    match identity {
+        PlannedIdentity::Caller => "the caller's own user id".to_owned(),
+        PlannedIdentity::WorkspaceOwner { uid, .. } => format!("the workspace's owner, user id {uid}"),
+        PlannedIdentity::PrivateUid => "a user id of the run's own, with id-mapped mounts".to_owned(),
+        PlannedIdentity::KernelRoot { reason } => {
+            format!("kernel user id 0 without capabilities ({reason}: the file system cannot map ids)")
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! A run as it goes: text, tool calls and notes on standard error, events as NDJSON where asked for.
+
+use std::{
+    fs::File,
+    io::{Stdout, Write},
+};
+
+use stockade_core::{
+    event::{Event, EventKind, ToolStatus},
+    text,
+};
+use stockade_lane::Observer;
+
+use super::{Verbosity, is_terminal, say};
+
+/// Where events go.
+#[derive(Debug)]
+pub(crate) enum EventSink {
+    /// Nowhere.
+    None,
+    /// Standard output.
+    Stdout(Stdout),
+    /// A file.
+    File(File),
+}
+
+/// Shows a run as it goes.
+#[derive(Debug)]
+pub(crate) struct Live {
+    verbosity: Verbosity,
+    sink: EventSink,
+    sink_failed: bool,
+    is_terminal: bool,
+}
+
+impl Live {
+    pub(crate) fn new(verbosity: Verbosity, sink: EventSink) -> Self {
+        Self { verbosity, sink, sink_failed: false, is_terminal: is_terminal() }
+    }
+
+    fn stream(&mut self, event: &Event) {
+        if self.sink_failed || matches!(self.sink, EventSink::None) {
+            return;
+        }
+        // Events are strings, numbers and lists of them: they always serialise.
+        let mut line = serde_json::to_vec(event).unwrap_or_default();
+        line.push(b'\n');
+        let done = match &mut self.sink {
+            EventSink::None => Ok(()),
+            EventSink::Stdout(s) => s.write_all(&line).and_then(|()| s.flush()),
+            EventSink::File(f) => f.write_all(&line),
+        };
+        if done.is_err() {
+            // The reader went away; the run directory still has every event.
+            self.sink_failed = true;
+        }
+    }
+
+    fn show(&self, event: &Event) {
+        let wanted =
+            self.verbosity == Verbosity::Verbose || (self.verbosity == Verbosity::Normal && self.is_terminal);
+        if !wanted {
+            return;
+        }
+        if let Some(line) = line(&event.event, self.verbosity) {
+            #[expect(clippy::cast_precision_loss, reason = "seconds of a run are far below 2^52")]
+            let seconds = event.elapsed_ms as f64 / 1000.0;
+            say(&format!("[{seconds:8.3}] {line}\n"));
+        }
+    }
+}
+
+impl Observer for Live {
+    fn event(&mut self, event: &Event) {
+        self.stream(event);
+        self.show(event);
+    }
+
+    fn heartbeat(&mut self, elapsed_s: u64, quiet_s: u64, what: &str) {
+        if self.verbosity != Verbosity::Quiet {
+            say(&format!("[{elapsed_s:4} s  ] quiet for {quiet_s} s; last was {what}\n"));
+        }
+    }
+}
+
+/// One line about an event. Agent output is hostile text: control characters never reach the terminal.
+fn line(kind: &EventKind, verbosity: Verbosity) -> Option<String> {
+    let all = verbosity == Verbosity::Verbose;
+    let line = match kind {
+        EventKind::PlanMade { rung, .. } => format!("plan made, rung {}", rung.id()),
+        EventKind::FenceProven { canaries, elapsed_us, .. } => {
+            format!("fence proven by {canaries} canaries in {} us", elapsed_us)
+        }
+        EventKind::AgentStarted { argv } => {
+            format!("agent started: {}", argv.first().cloned().unwrap_or_default())
+        }
+        EventKind::Message { text, .. } => clean(text, 2000),
+        EventKind::Thought { text, .. } if all => format!("(thinking) {}", clean(text, 400)),
+        EventKind::ToolCall { tool, input, .. } => format!("-> {} {}", clean(tool, 80), clean(input, 200)),
+        EventKind::ToolUpdate { status, output, .. } => match status {
+            ToolStatus::Completed | ToolStatus::Running => format!("<- {}", clean(output, 120)),
+            ToolStatus::Failed => format!("<- failed: {}", clean(output, 200)),
+            ToolStatus::Denied => format!("<- denied: {}", clean(output, 200)),
+            ToolStatus::Cancelled => format!("<- cancelled: {}", clean(output, 200)),
+        },
+        EventKind::ModelRequest { request, class, model, .. } if all => {
+            format!("model request {request} ({class}) for {}", model.as_deref().unwrap_or("?"))
+        }
+        EventKind::ModelResponse { request, status, cut, failure, finish_reason, .. } => {
+            let what = match (status, failure) {
+                (Some(200), _) if !*cut && !all => return None,
+                (Some(s), _) => s.to_string(),
+                (None, f) => f.clone().unwrap_or_default(),
+            };
+            let end = if *cut { "cut" } else { finish_reason.as_deref().unwrap_or("no finish reason") };
+            format!("model response {request}: {what}, {end}")
+        }
+        EventKind::NetworkDecision { target, code, .. } => format!("network: {code} {}", clean(target, 120)),
+        EventKind::LimitReached { limit, value, measured } => {
+            format!("limit {limit} reached ({value}): {measured}")
+        }
+        EventKind::Note { code, text } => format!("note: {code}: {}", clean(text, 400)),
+        EventKind::AgentExited { code, signal, left_behind } => match (code, signal) {
+            (Some(c), _) => format!("agent exited with {c}, left {left_behind} processes"),
+            (None, s) => format!("agent ended by signal {}, left {left_behind} processes", s.unwrap_or(0)),
+        },
+        EventKind::TreeEnded { gone, elapsed_us, .. } => {
+            format!("process tree {} after {elapsed_us} us", if *gone { "gone" } else { "NOT gone" })
+        }
+        _ if all => {
+            let value = serde_json::to_value(kind).ok()?;
+            value.get("kind")?.as_str()?.to_owned()
+        }
+        _ => return None,
+    };
+    Some(line)
+}
+
+fn clean(text_: &str, limit: usize) -> String {
+    let shown: String = text_
+        .trim()
+        .chars()
+        .map(|c| if c == '\n' || c == '\t' { ' ' } else { c })
+        .filter(|c| !c.is_control())
+        .collect();
+    text::head(&shown, limit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_characters_of_an_agent_never_reach_the_terminal() {
+        let kind = EventKind::Message { text: "a\u{1b}[31mred\u{7}\nb".to_owned(), cut_bytes: 0 };
+        assert_eq!(line(&kind, Verbosity::Normal).unwrap(), "a[31mred b");
+    }
+}
