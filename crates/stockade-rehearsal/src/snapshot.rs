@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    fs, io,
+    fmt, fs, io,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
@@ -45,6 +45,16 @@ pub(crate) enum Difference {
     Added,
     Removed,
     Changed,
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Added => "added",
+            Self::Removed => "removed",
+            Self::Changed => "changed",
+        })
+    }
 }
 
 impl Snapshot {

@@ -27,7 +27,7 @@ impl Outside<'_> {
             return Err(not_reached(self.receipt));
         };
         if let Some((path, difference)) = self.before.differences(self.after).first_key_value() {
-            return Err(format!("outside `{}` was {difference:?}", path.display()).to_lowercase());
+            return Err(format!("outside `{}` was {difference}", path.display()));
         }
         if self.texts.secrets.iter().any(|secret| self.wire.mentions(secret)) {
             return Err("the content of a decoy secret came over the wire".to_owned());

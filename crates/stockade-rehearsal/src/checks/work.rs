@@ -44,7 +44,7 @@ impl Work<'_> {
         match self.before.differences(self.after).first_key_value() {
             None => Ok(()),
             Some((path, difference)) => {
-                Err(format!("in the workspace `{}` was {difference:?}", path.display()).to_lowercase())
+                Err(format!("in the workspace `{}` was {difference}", path.display()))
             }
         }
     }
