@@ -4,28 +4,28 @@ use std::time::{Duration, Instant};
 
 /// The clocks, started with the run.
 #[derive(Clone, Copy, Debug)]
-pub struct RunClock {
+pub(crate) struct RunClock {
     started: Instant,
 }
 
 impl RunClock {
     /// Starts the monotonic clock.
-    pub fn start() -> Self {
+    pub(crate) fn start() -> Self {
         Self { started: Instant::now() }
     }
 
     /// Time since the start.
-    pub fn elapsed(&self) -> Duration {
+    pub(crate) fn elapsed(&self) -> Duration {
         self.started.elapsed()
     }
 
     /// Milliseconds since the start.
-    pub fn elapsed_ms(&self) -> u64 {
+    pub(crate) fn elapsed_ms(&self) -> u64 {
         u64::try_from(self.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
     /// When the clock was started.
-    pub fn started(&self) -> Instant {
+    pub(crate) fn started(&self) -> Instant {
         self.started
     }
 }

@@ -390,7 +390,7 @@ fn deliver(
     {
         storage_failed(receipt, &e);
         // The last word belongs to the run directory; if that fails too, the caller still gets it on a stream.
-        let _ = run.write_receipt(&receipt_bytes(receipt));
+        drop(run.write_receipt(&receipt_bytes(receipt)));
     }
 }
 

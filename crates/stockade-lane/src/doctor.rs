@@ -133,12 +133,13 @@ pub fn diagnose(request: &LaneRequest) -> Result<Diagnosis, Refusal> {
     })
 }
 
-/// Stands in for an executable that is not installed, so that the rest of the host can be told all the same.
+/// Stands in for an executable that is not installed, so that the rest of the host can be told all the same. Nothing
+/// runs it: it is only mounted.
 fn stand_in(provider: &str) -> Pin {
     Pin {
         provider: provider.to_owned(),
         version: None,
-        path: PathBuf::from("/bin/true"),
+        path: std::fs::canonicalize("/bin/sh").unwrap_or_else(|_| PathBuf::from("/bin/sh")),
         sha256: String::new(),
         kind: PinKind::Unpinned,
     }
@@ -172,7 +173,7 @@ fn guarantees(
         Err(refusal) => (None, Some(refusal)),
     };
     // A home that cannot be removed is found by `stockade gc`.
-    let _ = home.remove();
+    drop(home.remove());
     let rows = plan
         .guarantees
         .iter()

@@ -1,7 +1,9 @@
 //! One lane from request to receipt.
 
 use std::{
+    panic::AssertUnwindSafe,
     path::{Path, PathBuf},
+    task::Poll,
     time::Duration,
 };
 
@@ -93,10 +95,41 @@ pub async fn run(
         EventKind::RunStarted { run: id, version: env!("CARGO_PKG_VERSION").to_owned() },
     );
     let mut facts = Facts::default();
-    let verdict =
-        carry_out(request, &mut admitted, named, listener, &state, &mut recorder, stops, clock, &mut facts)
-            .await;
+    let verdict = caught(carry_out(
+        request,
+        &mut admitted,
+        named,
+        listener,
+        &state,
+        &mut recorder,
+        stops,
+        clock,
+        &mut facts,
+    ))
+    .await;
     Ok(conclude::conclude(request, &admitted, &paths, reserved, recorder, facts, verdict, clock))
+}
+
+/// The one place where a panic is caught: a defect of Stockade ends the run as `launcher-failed`, with its receipt.
+/// Dropping the stages on the way has ended the fence.
+async fn caught(stages: impl Future<Output = Result<(), Refusal>>) -> Result<(), Refusal> {
+    let mut stages = Box::pin(stages);
+    std::future::poll_fn(|context| {
+        let polled = std::panic::catch_unwind(AssertUnwindSafe(|| stages.as_mut().poll(context)));
+        polled.unwrap_or_else(|panic| {
+            let text = panic
+                .downcast_ref::<String>()
+                .map(String::as_str)
+                .or_else(|| panic.downcast_ref::<&str>().copied())
+                .unwrap_or("no message");
+            Poll::Ready(Err(Refusal::new(
+                Status::LauncherFailed,
+                Cause::new("panic", Boundary::Fence, "panic", format!("a defect of Stockade: {text}"))
+                    .with_remedy("report it with the run directory"),
+            )))
+        })
+    })
+    .await
 }
 
 /// The caller's files, reserved.
@@ -367,6 +400,12 @@ async fn agent(
         if let Some(value) = request.environment.get(name) {
             env.insert(name.clone(), value.clone());
         }
+    }
+    if let Ok(StopRequest::Cancel(why) | StopRequest::Kill(why)) = stops.try_recv() {
+        return Err(Refusal::new(
+            Status::Cancelled,
+            Cause::new("cancelled", Boundary::Order, "signal", format!("stopped by {why} before the agent started")),
+        ));
     }
     recorder.record(Source::Stockade, EventKind::GenerationStarted { generation: 1 });
     let spawn = SpawnRequest {

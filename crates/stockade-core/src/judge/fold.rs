@@ -26,6 +26,8 @@ pub(super) const NAME_LIMIT_BYTES: usize = 400;
 #[derive(Clone, Debug)]
 pub(super) struct Fold {
     pub(super) main_class: String,
+    /// Whether the executable is one that somebody vouches for.
+    pub(super) is_pinned: bool,
     pub(super) served_as: Vec<String>,
     pub(super) identity: ModelIdentity,
     /// Text since the last tool call: the answer if the result does not repeat it.
@@ -83,6 +85,7 @@ pub(super) struct TurnResponse {
 impl Fold {
     pub(super) fn new(plan: &LaunchPlan) -> Self {
         Self {
+            is_pinned: plan.executable.pin != crate::order::PinKind::Unpinned,
             main_class: plan.wire.classes.first().map(|c| c.name.clone()).unwrap_or_default(),
             served_as: plan.model.served_as.clone(),
             identity: ModelIdentity {

@@ -162,6 +162,17 @@ fn result_checks(fold: &Fold, answer: Option<&str>) -> Verdict {
             fold.served_mismatch(format!("agent's report ({place})"), model),
         );
     }
+    // A real agent cannot have an answer that nobody was asked for. What a caller's own executable does is its affair.
+    if fold.is_pinned && fold.identity.requested_seen.is_empty() && fold.failure().is_none() {
+        return postprocess(
+            Status::NoResult,
+            output_cause(
+                "no-model-request",
+                "wire",
+                "the agent reported success, but no request for a turn was seen on the wire",
+            ),
+        );
+    }
     if answer.is_none() {
         return match fold.failure() {
             Some(f) => wire_verdict(f),

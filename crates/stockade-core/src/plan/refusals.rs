@@ -100,10 +100,9 @@ fn missing_needs(survey: &Survey, profile: &Profile) -> Vec<Missing> {
 }
 
 fn keep_refused(profile: &Profile, missing: &[Missing]) -> Cause {
-    let name = profile.sandbox.name.as_deref().unwrap_or("own");
+    let name = profile.sandbox.name.as_deref().unwrap_or("the provider's own sandbox");
     let parts = missing.iter().map(|m| m.text.split(':').next().unwrap_or_default()).collect::<Vec<_>>();
-    let message =
-        format!("{}'s {name} sandbox cannot be kept here: it lacks {}", profile.title, parts.join(", "));
+    let message = format!("{name} cannot be kept here: it lacks {}", parts.join(", "));
     let nowhere = Refused { step: "provider-sandbox".to_owned(), errno: 0, errno_name: String::new() };
     let first = missing.first().map_or(&nowhere, |m| &m.refused);
     let mut cause = Cause::refused("provider-sandbox-unavailable", Boundary::ProviderSandbox, first, message);

@@ -221,7 +221,9 @@ fn a_flood_of_every_kind_leaves_the_judge_small() {
 
 #[test]
 fn a_flood_of_text_is_cut_without_a_hole() {
-    let mut judge = Judge::new(&sample_plan());
+    let mut plan = sample_plan();
+    plan.executable.pin = crate::order::PinKind::Unpinned;
+    let mut judge = Judge::new(&plan);
     let megabyte = "x".repeat(1024 * 1024);
     for seq in 0..20 {
         judge.observe(&event(

@@ -1,6 +1,6 @@
 //! The table of endings: what the agent says and how its process ends.
 
-use super::script::{CUT, GOOD, Run, assert_ends, code, run, signal};
+use super::script::{CUT, GOOD, Run, assert_ends, code, run, run_unpinned, signal};
 use crate::{
     event::{EventKind, PermissionDecision, TurnOutcome, network_code},
     judge::{AgentExit, note_code},
@@ -213,8 +213,14 @@ fn phases_tell_where_a_run_failed() {
 }
 
 #[test]
-fn an_answer_without_any_request_on_the_wire_says_what_it_rests_on() {
+fn an_answer_of_a_pinned_agent_without_any_request_on_the_wire_is_none() {
     let ending = run().succeeds("done").finish(code(0));
+    assert_ends("no wire", &ending, Status::NoResult, "no-model-request");
+}
+
+#[test]
+fn an_answer_without_any_request_on_the_wire_says_what_it_rests_on() {
+    let ending = run_unpinned().succeeds("done").finish(code(0));
     assert_ends("no wire", &ending, Status::Complete, "");
     assert_eq!(
         ending.notes,

@@ -7,7 +7,8 @@ use crate::{
         failure_code,
     },
     judge::{AgentExit, Ending, Judge, note_code},
-    plan::tests::sample_plan,
+    order::PinKind,
+    plan::{LaunchPlan, tests::sample_plan},
     status::Status,
 };
 
@@ -81,9 +82,20 @@ pub(super) fn signal(signal: i32) -> Option<AgentExit> {
     Some(AgentExit { code: None, signal: Some(signal) })
 }
 
-/// A run with its agent started.
+/// A run of a pinned agent, started.
 pub(super) fn run() -> Run {
-    Run { judge: Judge::new(&sample_plan()), seq: 0, request: 0 }
+    run_of(&sample_plan())
+}
+
+/// A run of an executable that the caller named, started.
+pub(super) fn run_unpinned() -> Run {
+    let mut plan = sample_plan();
+    plan.executable.pin = PinKind::Unpinned;
+    run_of(&plan)
+}
+
+fn run_of(plan: &LaunchPlan) -> Run {
+    Run { judge: Judge::new(plan), seq: 0, request: 0 }
         .kernel(EventKind::AgentStarted { argv: vec!["/provider/sample".to_owned()] })
         .settle()
 }
