@@ -160,8 +160,25 @@ impl Fence {
         if self.ended {
             return Err(FenceError::new(FenceErrorKind::Helper, "ask the helper", Errno::PIPE));
         }
-        self.frames.send(request, descriptors)?;
-        self.hear()
+        match self.frames.send(request, descriptors) {
+            Ok(()) => self.hear(),
+            Err(error) => {
+                if error.kind() == FenceErrorKind::Helper {
+                    self.hear_the_rest();
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// The helper takes nothing any more: keeps what it said before.
+    fn hear_the_rest(&mut self) {
+        while let Ok(Received::Message(report, _)) = self.frames.poll::<Report>() {
+            if self.keep(report).is_err() {
+                break;
+            }
+        }
+        self.end();
     }
 
     fn hear(&mut self) -> Result<Report, FenceError> {

@@ -83,7 +83,8 @@ struct Ready {
 
 impl Building {
     fn finish(&mut self, spec: &FenceSpec, end: Instant) -> Result<(Born, Ready), FenceError> {
-        self.frames.send(&Request::Build(Box::new(spec.clone())), &[])?;
+        // A helper that fails early closes its end unread, and has said why before.
+        let unsent = self.frames.send(&Request::Build(Box::new(spec.clone())), &[]).err();
         loop {
             match self.frames.wait::<Report>(end)? {
                 Received::Message(Report::Born { pid, phases }, mut descriptors) => {
@@ -107,7 +108,10 @@ impl Building {
                         Errno::TIMEDOUT,
                     ));
                 }
-                Received::End => return Err(FenceError::bare(FenceErrorKind::Helper, "the helper ended")),
+                Received::End => {
+                    let ended = || FenceError::bare(FenceErrorKind::Helper, "the helper ended");
+                    return Err(unsent.unwrap_or_else(ended));
+                }
             }
         }
     }
