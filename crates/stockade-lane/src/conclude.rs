@@ -174,7 +174,7 @@ pub(crate) fn conclude(
     paths: &Paths,
     reserved: Reserved,
     recorder: Recorder<'_>,
-    facts: Facts,
+    facts: &Facts,
     verdict: Result<(), Refusal>,
     clock: RunClock,
 ) -> LaneOutcome {
@@ -182,16 +182,16 @@ pub(crate) fn conclude(
     let mut receipt = interrupted(request, admitted, paths);
     let mut answer = None;
     match (verdict, judge) {
-        (Err(refusal), _) => refused(&mut receipt, &refusal, &facts),
+        (Err(refusal), _) => refused(&mut receipt, &refusal, facts),
         (Ok(()), Some(judge)) => {
             let exit = facts.watched.as_ref().and_then(|w| w.exit);
             let ending = judge.finish(exit, &facts.changes);
             answer.clone_from(&ending.answer);
-            judged(&mut receipt, ending, &facts);
+            judged(&mut receipt, ending, facts);
         }
         (Ok(()), None) => {}
     }
-    measured(&mut receipt, &facts);
+    measured(&mut receipt, facts);
     if let Some(e) = storage_error {
         receipt.notes.push(format!("the event log is incomplete: {e}"));
     }

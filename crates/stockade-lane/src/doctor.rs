@@ -87,7 +87,7 @@ pub fn diagnose(request: &LaneRequest) -> Result<Diagnosis, Refusal> {
     let state = State::create(&request.state_root).map_err(|e| storage::refusal(&e))?;
     let scratch = Scratch::make(scratch_path(&id))?;
     let mut request = request.clone();
-    request.cwd = scratch.path().to_owned();
+    scratch.path().clone_into(&mut request.cwd);
     let named_endpoint = request.endpoint.is_some() || request.key_env.is_some();
     let key_present = request.key_env.as_ref().is_some_and(|n| request.environment.contains_key(n));
     // The question is about the host: an endpoint is not part of it, and one on loopback needs no key.

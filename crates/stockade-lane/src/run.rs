@@ -84,7 +84,7 @@ pub async fn run(
         Ok(reserved) => reserved,
         Err(refusal) => {
             // Nothing is left of an order that was never accepted. A failure to remove it leaves a folder for `gc`.
-            let _ = run.discard();
+            drop(run.discard());
             return Err(refusal);
         }
     };
@@ -107,7 +107,7 @@ pub async fn run(
         &mut facts,
     ))
     .await;
-    Ok(conclude::conclude(request, &admitted, &paths, reserved, recorder, facts, verdict, clock))
+    Ok(conclude::conclude(request, &admitted, &paths, reserved, recorder, &facts, verdict, clock))
 }
 
 /// The one place where a panic is caught: a defect of Stockade ends the run as `launcher-failed`, with its receipt.
@@ -162,7 +162,7 @@ fn reserve(
     if let Err(e) = run.reserve_receipt(&bytes) {
         for taken in [reserved.output, reserved.receipt].into_iter().flatten() {
             // The failure that ends the order is the one to report.
-            let _ = taken.roll_back();
+            drop(taken.roll_back());
         }
         return Err(storage::refusal(&e));
     }
@@ -404,7 +404,12 @@ async fn agent(
     if let Ok(StopRequest::Cancel(why) | StopRequest::Kill(why)) = stops.try_recv() {
         return Err(Refusal::new(
             Status::Cancelled,
-            Cause::new("cancelled", Boundary::Order, "signal", format!("stopped by {why} before the agent started")),
+            Cause::new(
+                "cancelled",
+                Boundary::Order,
+                "signal",
+                format!("stopped by {why} before the agent started"),
+            ),
         ));
     }
     recorder.record(Source::Stockade, EventKind::GenerationStarted { generation: 1 });

@@ -37,6 +37,6 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         // What cannot be removed here lies in a private folder that `stockade gc` knows.
-        let _ = stockade_journal::remove_tree(&self.path);
+        drop(stockade_journal::remove_tree(&self.path));
     }
 }

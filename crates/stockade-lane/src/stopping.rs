@@ -99,7 +99,7 @@ mod tests {
         assert_eq!(s.due(t), None);
         assert_eq!(s.due(t + Duration::from_millis(500)), Some(Step::Polite(Signal::TERM)));
         assert_eq!(s.due(t + Duration::from_millis(999)), None);
-        assert_eq!(s.due(t + Duration::from_millis(1000)), Some(Step::KillAll));
+        assert_eq!(s.due(t + Duration::from_secs(1)), Some(Step::KillAll));
         assert_eq!(s.last_sent(), Some("SIGKILL"));
         assert_eq!(s.next_at(), None);
     }

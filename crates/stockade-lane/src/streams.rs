@@ -93,7 +93,7 @@ impl Streams {
         match read {
             Read::Stdout(0) => {
                 self.stdout = None;
-                self.readings(recorder, |reader, out| reader.finish(out))
+                self.readings(recorder, Reader::finish)
             }
             Read::Stdout(n) => {
                 let bytes = self.out_chunk.get(..n).unwrap_or_default().to_vec();

@@ -147,9 +147,9 @@ pub(crate) async fn watch(
                 ready?;
                 d.notices()?;
                 // Forgets the readiness; what arrives from now on sets it again, what came before is looked at once more.
-                let _ = control.try_io(Interest::READABLE, || {
+                drop(control.try_io(Interest::READABLE, || {
                     Err::<(), _>(std::io::Error::from(std::io::ErrorKind::WouldBlock))
-                });
+                }));
                 d.notices()?;
             }
             () = until(next_stop) => d.stop_step(),

@@ -9,7 +9,7 @@ use stockade_core::status::{Boundary, Cause, Refusal, exit_code};
 #[derive(Debug)]
 pub(crate) struct CliError {
     pub(crate) exit: u8,
-    pub(crate) shown: Shown,
+    pub(crate) shown: Box<Shown>,
 }
 
 /// The form of an error under `--json`, on standard error.
@@ -34,7 +34,7 @@ impl CliError {
     pub(crate) fn new(exit: u8, code: &str, boundary: Boundary, message: impl Into<String>) -> Self {
         Self {
             exit,
-            shown: Shown {
+            shown: Box::new(Shown {
                 code: code.to_owned(),
                 boundary,
                 step: code.to_owned(),
@@ -42,7 +42,7 @@ impl CliError {
                 path: None,
                 message: message.into(),
                 hint: None,
-            },
+            }),
         }
     }
 
@@ -56,7 +56,7 @@ impl CliError {
     pub(crate) fn of_cause(exit: u8, cause: &Cause) -> Self {
         Self {
             exit,
-            shown: Shown {
+            shown: Box::new(Shown {
                 code: cause.code.clone(),
                 boundary: cause.boundary,
                 step: cause.step.clone(),
@@ -64,7 +64,7 @@ impl CliError {
                 path: None,
                 message: cause.message.clone(),
                 hint: cause.remedy.clone(),
-            },
+            }),
         }
     }
 }
@@ -88,7 +88,7 @@ impl From<stockade_journal::JournalError> for CliError {
             }
         };
         let mut error = Self::new(exit, e.kind().code(), boundary, e.to_string());
-        error.shown.step = e.step().to_owned();
+        e.step().clone_into(&mut error.shown.step);
         error.shown.errno = e.errno();
         error.shown.path = Some(e.path().to_owned());
         error.shown.hint = e.hint().map(str::to_owned);

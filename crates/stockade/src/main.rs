@@ -44,7 +44,7 @@ fn main() -> ExitCode {
 /// Help and version go to standard output and are no errors; everything else is a usage error.
 fn usage(e: &clap::Error) -> ExitCode {
     // A closed pipe is no reason to fail a help text.
-    let _ = e.print();
+    drop(e.print());
     if e.use_stderr() { ExitCode::from(stockade_core::status::exit_code::USAGE) } else { ExitCode::SUCCESS }
 }
 

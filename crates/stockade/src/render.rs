@@ -64,7 +64,7 @@ pub(crate) fn json(value: &impl Serialize) -> Result<(), CliError> {
 
 /// Says something on standard error. Nobody listening is no error.
 pub(crate) fn say(text: &str) {
-    let _ = anstream::stderr().lock().write_all(text.as_bytes());
+    drop(anstream::stderr().lock().write_all(text.as_bytes()));
 }
 
 /// Shows an error: the message, its errno and path where it has them, and what to do.

@@ -64,7 +64,7 @@ fn play(request: &RehearsalRequest, json: bool, verbosity: Verbosity) -> Result<
                 check.evidence
             );
             // The last line of defence is the exit code; a reader that went away is not told more.
-            let _ = render::out(&line);
+            drop(render::out(&line));
         }
     };
     let runtime = signals::runtime().map_err(|e| broken(e.to_string()))?;

@@ -89,7 +89,7 @@ fn line(kind: &EventKind, verbosity: Verbosity) -> Option<String> {
     let line = match kind {
         EventKind::PlanMade { rung, .. } => format!("plan made, rung {}", rung.id()),
         EventKind::FenceProven { canaries, elapsed_us, .. } => {
-            format!("fence proven by {canaries} canaries in {} us", elapsed_us)
+            format!("fence proven by {canaries} canaries in {elapsed_us} us")
         }
         EventKind::AgentStarted { argv } => {
             format!("agent started: {}", argv.first().cloned().unwrap_or_default())
