@@ -5,6 +5,7 @@
 //! receipt, from the kernel and from the host's files, never from the agent's words alone.
 
 mod checks;
+mod commands;
 mod error;
 mod host;
 mod mode;

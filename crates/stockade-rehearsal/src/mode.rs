@@ -20,6 +20,7 @@ use crate::{
         ending_of, judged, run,
         work::{self, Work},
     },
+    commands,
     error::RehearsalError,
     host::{self, Look, Marks},
     model_process::{ModelProcess, Serving},
@@ -157,7 +158,7 @@ async fn cancel(
     // The workspace is among the arguments of the model, too.
     let mut marks = marks.clone();
     marks.except.push(model.pid());
-    let child = format!("sleep {}", scratch.texts.seconds);
+    let child = commands::left_behind(&scratch.texts);
     play::until_cancelled(&lane, &model, stops, &marks, &child).await
 }
 

@@ -5,7 +5,15 @@ use std::{path::PathBuf, time::Duration};
 use stockade_core::{receipt::Receipt, status::Status};
 
 use super::{Verdict, ending_of, not_reached, quote, work::printed};
-use crate::{host::Look, play::Cancelled, scratch::Texts, script::Act, snapshot::Snapshot, wire::Wire};
+use crate::{
+    commands::{READS, WRITES},
+    host::Look,
+    play::Cancelled,
+    scratch::Texts,
+    script::Act,
+    snapshot::Snapshot,
+    wire::Wire,
+};
 
 /// How long a cancel may take until the lane has ended.
 const CANCEL_TIME: Duration = Duration::from_secs(3);
@@ -37,17 +45,16 @@ impl Outside<'_> {
                 "a request was too long to be logged whole, so that a secret could be in it".to_owned()
             );
         }
-        if !printed(&result.text, "tried=").contains(&i64::from(self.texts.sum())) {
+        let (reads, writes) = (printed(&result.text, "read="), printed(&result.text, "write="));
+        let tried = printed(&result.text, "tried=").contains(&i64::from(self.texts.sum()));
+        if !tried || reads.len() != READS || writes.len() != WRITES {
             return Err(format!("the attempts were not all made: {}", quote(&result.text)));
         }
-        let (reads, writes) = (printed(&result.text, "read="), printed(&result.text, "write="));
-        if reads.is_empty() || writes.is_empty() || reads.iter().chain(&writes).any(|status| *status == 0) {
+        if reads.iter().chain(&writes).any(|status| *status == 0) {
             return Err(format!("the shell reports success: {}", quote(&result.text)));
         }
         Ok(format!(
-            "{} reads and {} writes outside failed; {} decoys are as before, in content and metadata",
-            reads.len(),
-            writes.len(),
+            "{READS} reads and {WRITES} writes outside failed; {} decoys are as before, in content and metadata",
             self.before.len()
         ))
     }

@@ -19,8 +19,10 @@ impl Lab {
         let parent = tempfile::tempdir().unwrap();
         let scratch = Scratch::make(parent.path()).unwrap();
         let before = Snapshot::take(&scratch.outside()).unwrap();
-        let tried =
-            format!("cat: no such file\nread=1\nread=1\nwrite=1\nwrite=2\ntried={}", scratch.texts.sum());
+        let tried = format!(
+            "cat: no such file\nread=1\nread=1\nwrite=1\nwrite=1\nwrite=1\nwrite=1\nwrite=2\ntried={}",
+            scratch.texts.sum()
+        );
         let mut results = vec![String::new(); 4];
         results.push(tried);
         Self { scratch, before, results, _parent: parent }
@@ -36,7 +38,7 @@ impl Lab {
 
 #[test]
 fn attempts_that_failed_and_an_unchanged_host_pass() {
-    let evidence = "2 reads and 2 writes outside failed; 8 decoys are as before, in content and metadata";
+    let evidence = "2 reads and 5 writes outside failed; 8 decoys are as before, in content and metadata";
     assert_eq!(Lab::new().judge(), Ok(evidence.to_owned()));
 }
 
@@ -70,7 +72,8 @@ fn attempts_that_were_not_made_or_succeeded_fail() {
     assert!(spoilt(|text| *text = text.replace("tried=", "tried: ")).is_err());
     assert!(spoilt(|text| *text = text.replace("write=2", "write=0")).is_err());
     assert!(spoilt(|text| *text = text.replace("read=1", "read=0")).is_err());
-    assert!(spoilt(|text| *text = text.replace("read=1", "")).is_err());
+    assert!(spoilt(|text| *text = text.replacen("read=1", "", 1)).is_err());
+    assert!(spoilt(|text| *text = text.replacen("write=1", "", 1)).is_err());
     let mut short = Lab::new();
     short.results.pop();
     assert!(short.judge().is_err());
