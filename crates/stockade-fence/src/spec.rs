@@ -114,7 +114,7 @@ pub struct FenceSpec {
     pub own_binary: OwnBinary,
     /// The size of /tmp, and of /var/tmp, in bytes.
     pub temp_bytes: u64,
-    /// Most processes and threads at a time. Enforced where the kernel has a limit per PID namespace (6.14 and later);
+    /// Most processes and threads at a time; the kernel takes no limit below 301. Enforced where the kernel has a limit per PID namespace (6.14 and later);
     /// [`BuildFacts::max_processes`](crate::BuildFacts) says whether it is.
     pub max_processes: Option<u32>,
 }

@@ -72,8 +72,7 @@ impl CanaryResult {
 }
 
 /// A fence whose canaries all did what they must.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Proof {
     /// Every canary that applies.
     pub canaries: Vec<CanaryResult>,

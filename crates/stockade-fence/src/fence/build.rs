@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::process::Pid;
-use serde::{Deserialize, Serialize};
 
 use crate::error::{FenceError, FenceErrorKind, Step};
 use crate::fence::{Fence, Listeners};
@@ -22,8 +21,7 @@ use crate::spec::{FenceNetwork, FenceSpec};
 const BUILD_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What a build found out.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BuildFacts {
     /// The process id of PID 1 on the host.
     pub pid: i32,
@@ -83,8 +81,12 @@ struct Ready {
 
 impl Building {
     fn finish(&mut self, spec: &FenceSpec, end: Instant) -> Result<(Born, Ready), FenceError> {
-        // A helper that fails early closes its end unread, and has said why before.
-        let unsent = self.frames.send(&Request::Build(Box::new(spec.clone())), &[]).err();
+        let unsent = match self.frames.send(&Request::Build(Box::new(spec.clone())), &[]) {
+            Ok(()) => None,
+            Err(error) if error.kind() == FenceErrorKind::Request => return Err(error),
+            // A helper that fails early closes its end unread, and has said why before.
+            Err(error) => Some(error),
+        };
         loop {
             match self.frames.wait::<Report>(end)? {
                 Received::Message(Report::Born { pid, phases }, mut descriptors) => {

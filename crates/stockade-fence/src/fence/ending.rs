@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::process::{Signal, WaitId, WaitIdOptions};
-use serde::{Deserialize, Serialize};
 
 use crate::fence::Fence;
 use crate::frames::{Received, wait_readable};
@@ -15,8 +14,7 @@ use crate::message::{Report, Request};
 const DROP_WAIT: Duration = Duration::from_secs(2);
 
 /// How a fence ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TreeEnd {
     /// Whether every process is gone.
     pub gone: bool,

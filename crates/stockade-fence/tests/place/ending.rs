@@ -2,13 +2,16 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use stockade_fence::{Fence, FenceErrorKind, Notice, ProofError, Role, RoleId, SpawnLimits, Target, stdio};
 
-use super::harness::Test;
-use super::lab::{Lab, wait_for, wait_until};
+use super::harness::{Test, public_copy};
+use super::lab::{Lab, folder_of, pause, wait_for, wait_until};
 
 pub(crate) const TESTS: &[Test] = &[
     ("what_a_role_leaves_behind_is_recorded_and_swept", what_a_role_leaves_behind_is_recorded_and_swept),
@@ -24,6 +27,8 @@ pub(crate) const TESTS: &[Test] = &[
     ("closing_ends_everything_and_counts_it", closing_ends_everything_and_counts_it),
     ("a_dropped_fence_is_gone", a_dropped_fence_is_gone),
     ("a_killed_runner_leaves_no_survivor", a_killed_runner_leaves_no_survivor),
+    ("a_runner_killed_while_it_builds_leaves_nobody", a_runner_killed_while_it_builds_leaves_nobody),
+    ("nobody_becomes_a_helper_by_accident", nobody_becomes_a_helper_by_accident),
     ("a_killed_pid_1_is_noticed", a_killed_pid_1_is_noticed),
 ];
 
@@ -96,7 +101,7 @@ fn signals_reach_a_role_or_everything() {
     let mut fence = Fence::build(&lab.spec()).unwrap();
     let (agent, ends) =
         start(&lab, &mut fence, Role::Agent, "trap 'exit 9' TERM; while :; do sleep 0.05; done");
-    super::lab::pause(Duration::from_millis(200));
+    pause(Duration::from_millis(200));
     fence.signal(Target::Role(agent), libc::SIGTERM).unwrap();
     assert_eq!(wait_for(&mut fence, agent).code, Some(9));
     assert_eq!(fence.signal(Target::Role(agent), libc::SIGTERM).unwrap_err().errno(), libc::ESRCH);
@@ -199,10 +204,53 @@ fn a_killed_runner_leaves_no_survivor() {
         wait_until("the daemon runs", || running(&marker) == 1);
         holder.kill().unwrap();
         holder.wait().unwrap();
+        clear_after(&holder);
         let killed = Instant::now();
         wait_until("nobody survives", || running(&marker) == 0 && is_gone(&pid_1));
         assert!(killed.elapsed() < Duration::from_secs(2), "{:?}", killed.elapsed());
     }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a runner that can be killed")]
+fn a_runner_killed_while_it_builds_leaves_nobody() {
+    let program = public_copy("building");
+    for round in 0..40 {
+        let mut holder =
+            Command::new(&program).args(["hold", "stockade-building"]).stdout(Stdio::null()).spawn().unwrap();
+        pause(Duration::from_micros(500 * (round % 20)));
+        holder.kill().unwrap();
+        holder.wait().unwrap();
+        clear_after(&holder);
+        wait_until("nobody survives", || executing(&program) == 0);
+    }
+    fs::remove_dir_all(program.parent().unwrap()).unwrap();
+}
+
+/// Removes what a killed holder could not.
+fn clear_after(holder: &Child) {
+    let folder = folder_of("hold", holder.id());
+    if folder.exists() {
+        fs::remove_dir_all(folder).unwrap();
+    }
+}
+
+/// How many processes of the host run this program.
+fn executing(program: &Path) -> usize {
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    processes.filter(|p| fs::read_link(p.path().join("exe")).is_ok_and(|exe| exe == program)).count()
+}
+
+#[expect(clippy::disallowed_methods, reason = "somebody who types what the runner says")]
+fn nobody_becomes_a_helper_by_accident() {
+    let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+    let try_with = |stdin: Stdio, name: &str| {
+        let mut command = Command::new("/proc/self/exe");
+        command.arg0(name).arg("fence-helper-protocol-1").stdin(stdin);
+        String::from_utf8(command.output().unwrap().stdout).unwrap()
+    };
+    assert_eq!(try_with(Stdio::null(), "stockade-fence-helper"), "no helper\n");
+    assert_eq!(try_with(Stdio::from(OwnedFd::from(theirs)), "stockade"), "no helper\n");
+    drop(ours);
 }
 
 /// Gone, or a zombie that its new parent has not reaped yet.

@@ -16,6 +16,7 @@ use super::lab::{Lab, identity, wait_for};
 pub(crate) fn run(arguments: &[String]) -> Option<ExitCode> {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match arguments.as_slice() {
+        ["fence-helper-protocol-1"] => println!("no helper"),
         ["hello"] => println!("hello from the own binary"),
         ["hold", marker] => hold(marker),
         ["under-filter", rung, call, errno] => under_filter(rung, call, errno),

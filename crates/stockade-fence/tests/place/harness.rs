@@ -51,8 +51,8 @@ fn passes((name, test): &Test, nobody: bool) -> bool {
 }
 
 /// A copy of this program where everybody can run it.
-pub(crate) fn public_copy() -> PathBuf {
-    let folder = std::env::temp_dir().join(format!("stockade-place-program-{}", std::process::id()));
+pub(crate) fn public_copy(name: &str) -> PathBuf {
+    let folder = std::env::temp_dir().join(format!("stockade-place-{name}-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o755)).unwrap();
     let program = folder.join("place");
@@ -63,7 +63,7 @@ pub(crate) fn public_copy() -> PathBuf {
 
 #[expect(clippy::disallowed_methods, reason = "the tests run themselves as another user")]
 fn run_as_nobody(filter: &str) -> bool {
-    let program = public_copy();
+    let program = public_copy("program");
     // The standard library drops root's supplementary groups when it changes the user.
     let status = Command::new(&program)
         .args([AS_NOBODY, filter])

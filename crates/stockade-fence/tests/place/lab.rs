@@ -31,7 +31,7 @@ pub(crate) struct Outcome {
 
 impl Lab {
     pub(crate) fn new(name: &str) -> Self {
-        let root = std::env::temp_dir().join(format!("stockade-place-{name}-{}", std::process::id()));
+        let root = folder_of(name, std::process::id());
         let _ = fs::remove_dir_all(&root);
         let lab =
             Self { workspace: root.join("ws"), home: root.join("home"), decoys: root.join("decoys"), root };
@@ -110,6 +110,11 @@ impl Drop for Lab {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.root);
     }
+}
+
+/// Where a process keeps its lab of that name.
+pub(crate) fn folder_of(name: &str, process: u32) -> PathBuf {
+    std::env::temp_dir().join(format!("stockade-place-{name}-{process}"))
 }
 
 pub(crate) fn bind(source: &Path, target: &Path, access: BindAccess) -> Bind {
