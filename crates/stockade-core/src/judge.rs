@@ -32,6 +32,8 @@ pub mod note_code {
     pub const STDOUT_NOISE: &str = "stdout-noise";
     /// The agent's stdout ended in the middle of a line.
     pub const STDOUT_UNTERMINATED: &str = "stdout-unterminated";
+    /// The end of the agent's stderr, told once when it has ended: where most agents put the reason for a failure.
+    pub const STDERR_TAIL: &str = "stderr-tail";
     /// The agent did not exit after its proper result and was stopped.
     pub const DID_NOT_EXIT: &str = "did-not-exit";
     /// Stockade asked the agent to stop, so a signal death is its own doing.

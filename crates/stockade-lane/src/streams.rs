@@ -1,9 +1,10 @@
 //! The agent's streams: prompt in, transcript and readings out.
 
-use std::{io, os::fd::OwnedFd};
+use std::{collections::VecDeque, io, os::fd::OwnedFd};
 
 use stockade_core::{
     event::{EventKind, Source},
+    judge::note_code,
     profile::Dialect,
 };
 use stockade_fence::stdio::CallerEnds;
@@ -18,6 +19,8 @@ use crate::recorder::Recorder;
 
 /// How much is read at once.
 const CHUNK_BYTES: usize = 64 * 1024;
+/// How much of the end of standard error is told as an event; the transcript has all of it.
+const TAIL_BYTES: usize = 2_000;
 
 /// The agent's output streams, read as they come.
 #[derive(Debug)]
@@ -27,6 +30,8 @@ pub(crate) struct Streams {
     reader: Reader,
     stdout_transcript: Transcript,
     stderr_transcript: Transcript,
+    /// The end of standard error.
+    stderr_tail: VecDeque<u8>,
     out_chunk: Vec<u8>,
     err_chunk: Vec<u8>,
 }
@@ -59,6 +64,7 @@ impl Streams {
             stderr_transcript,
             out_chunk: vec![0; CHUNK_BYTES],
             err_chunk: vec![0; CHUNK_BYTES],
+            stderr_tail: VecDeque::new(),
         };
         Ok((streams, stdin))
     }
@@ -111,9 +117,19 @@ impl Streams {
                 if let Err(e) = self.stderr_transcript.write(bytes) {
                     recorder.storage_failed(e);
                 }
+                self.stderr_tail.extend(bytes);
+                let before = self.stderr_tail.len().saturating_sub(TAIL_BYTES);
+                drop(self.stderr_tail.drain(..before));
                 Vec::new()
             }
         }
+    }
+
+    /// What the agent said last on standard error, for the judge; `None`: nothing.
+    pub(crate) fn last_words(&self) -> Option<EventKind> {
+        let bytes: Vec<u8> = self.stderr_tail.iter().copied().collect();
+        let text = String::from_utf8_lossy(&bytes).trim().to_owned();
+        (!text.is_empty()).then(|| EventKind::Note { code: note_code::STDERR_TAIL.to_owned(), text })
     }
 
     fn readings(

@@ -399,6 +399,9 @@ impl Dispatcher<'_, '_> {
             }
         }
         self.session_log();
+        if let Some(words) = self.running.streams.last_words() {
+            self.recorder.record(Source::Agent, words);
+        }
         self.recorder.settle();
         if let Some(exit) = self.watched.exit {
             let left_behind = u32::try_from(self.watched.swept).unwrap_or(u32::MAX);

@@ -39,6 +39,8 @@ pub(super) struct Fold {
     pub(super) noise_lines: u64,
     pub(super) first_noise: Option<String>,
     pub(super) unterminated: bool,
+    /// The last lines of the agent's stderr.
+    pub(super) stderr_tail: Vec<String>,
     pub(super) stopped_by_us: bool,
     pub(super) notes: Vec<String>,
     pub(super) session: Option<String>,
@@ -103,6 +105,7 @@ impl Fold {
             noise_lines: 0,
             first_noise: None,
             unterminated: false,
+            stderr_tail: Vec::new(),
             stopped_by_us: false,
             notes: Vec::new(),
             session: None,

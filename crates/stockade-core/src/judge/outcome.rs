@@ -235,20 +235,26 @@ fn without_result(fold: &Fold, exit: Option<AgentExit>, answer: Option<&str>) ->
     {
         return failed(
             Status::Killed,
-            Cause::new(
-                "killed",
-                Boundary::Host,
-                format!("signal {signal}"),
-                format!("the agent was killed by signal {signal}, which Stockade did not send"),
+            with_stderr(
+                fold,
+                Cause::new(
+                    "killed",
+                    Boundary::Host,
+                    format!("signal {signal}"),
+                    format!("the agent was killed by signal {signal}, which Stockade did not send"),
+                ),
             ),
         );
     }
     if let Some(f) = fold.failure() {
         return wire_verdict(f);
     }
-    let noise = |cause: Cause| match &fold.first_noise {
-        Some(line) => cause.with_evidence(format!("stdout: {line}")),
-        None => cause,
+    let noise = |cause: Cause| {
+        let cause = match &fold.first_noise {
+            Some(line) => cause.with_evidence(format!("stdout: {line}")),
+            None => cause,
+        };
+        with_stderr(fold, cause)
     };
     match exit.and_then(|e| e.code) {
         Some(0) | None => {}
@@ -287,6 +293,14 @@ fn without_result(fold: &Fold, exit: Option<AgentExit>, answer: Option<&str>) ->
     }
     failed(
         Status::NoResult,
-        output_cause("nothing-done", "stdout", "the agent exited without an answer and without an error"),
+        with_stderr(
+            fold,
+            output_cause("nothing-done", "stdout", "the agent exited without an answer and without an error"),
+        ),
     )
+}
+
+/// The agent's own last words beside a failure that nothing else explains.
+fn with_stderr(fold: &Fold, cause: Cause) -> Cause {
+    fold.stderr_tail.iter().fold(cause, |cause, line| cause.with_evidence(format!("stderr: {line}")))
 }

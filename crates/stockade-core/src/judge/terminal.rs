@@ -11,6 +11,9 @@ use crate::{
     text,
 };
 
+/// How many lines of the agent's stderr stand as evidence beside a failure: the reason is last, after any warnings.
+const STDERR_LINES: usize = 6;
+
 impl Fold {
     pub(super) fn network(
         &mut self,
@@ -71,6 +74,7 @@ impl Fold {
                 self.first_noise.get_or_insert_with(|| text::head(note, 400));
             }
             note_code::STDOUT_UNTERMINATED => self.unterminated = true,
+            note_code::STDERR_TAIL => self.stderr_tail = last_lines(note),
             _ => {
                 if source != Source::Agent {
                     Self::remember(&mut self.notes, note);
@@ -123,6 +127,14 @@ impl Fold {
             },
         }
     }
+}
+
+/// The last lines of a text that hold anything, in their order.
+fn last_lines(text: &str) -> Vec<String> {
+    let written = text.lines().rev().filter(|line| !line.trim().is_empty()).take(STDERR_LINES);
+    let mut lines: Vec<String> = written.map(|line| text::head(line, NAME_LIMIT_BYTES)).collect();
+    lines.reverse();
+    lines
 }
 
 pub(super) fn settled(rank: Rank, status: Status, cause: Cause) -> Terminal {

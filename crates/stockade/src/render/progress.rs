@@ -7,6 +7,7 @@ use std::{
 
 use stockade_core::{
     event::{Event, EventKind, ToolStatus},
+    judge::note_code,
     text,
 };
 use stockade_lane::Observer;
@@ -119,6 +120,8 @@ fn line(kind: &EventKind, verbosity: Verbosity) -> Option<String> {
         EventKind::LimitReached { limit, value, measured } => {
             format!("limit {limit} reached ({value}): {measured}")
         }
+        // Shown with the ending, where it is the reason of a failure.
+        EventKind::Note { code, .. } if code == note_code::STDERR_TAIL && !all => return None,
         EventKind::Note { code, text } => format!("note: {code}: {}", clean(text, 400)),
         EventKind::AgentExited { code, signal, left_behind } => match (code, signal) {
             (Some(c), _) => format!("agent exited with {c}, left {left_behind} processes"),

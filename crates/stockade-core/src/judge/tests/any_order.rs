@@ -90,6 +90,7 @@ fn note() -> impl Strategy<Value = EventKind> {
         note_code::CANCEL_REQUESTED,
         note_code::STDOUT_NOISE,
         note_code::STDOUT_UNTERMINATED,
+        note_code::STDERR_TAIL,
         note_code::DID_NOT_EXIT,
         note_code::STOPPED,
         "anything",

@@ -227,3 +227,25 @@ fn an_answer_without_any_request_on_the_wire_says_what_it_rests_on() {
         ["no model request was seen on the wire: the answer rests on the agent's words alone"]
     );
 }
+
+#[test]
+fn the_last_words_on_stderr_stand_beside_a_failure_that_nothing_else_explains() {
+    let warnings = "warning: old\n".repeat(40);
+    let told = format!("{warnings}\nerror: the sandbox cannot be applied\nRefusing to start.\n");
+    let ending = run().note(note_code::STDERR_TAIL, &told).finish(code(1));
+    assert_ends("exit 1", &ending, Status::ChildFailed, "exit-code");
+    let cause = ending.cause.unwrap();
+    assert_eq!(cause.evidence.len(), 6);
+    assert_eq!(
+        cause.evidence[3..],
+        [
+            "stderr: warning: old",
+            "stderr: error: the sandbox cannot be applied",
+            "stderr: Refusing to start."
+        ]
+    );
+    // A failure that the wire explains does not need them, and a success is none.
+    let ending = answered().note(note_code::STDERR_TAIL, &told).succeeds("done").finish(code(0));
+    assert_ends("a success", &ending, Status::Complete, "");
+    assert_eq!(ending.notes, Vec::<String>::new());
+}
