@@ -56,7 +56,6 @@ struct Missing {
 
 /// Every missing part at once, so that nobody fixes one only to meet the next.
 fn missing_needs(survey: &Survey, profile: &Profile) -> Vec<Missing> {
-    let named = |step: &str| Refused { step: step.to_owned(), errno: 0, errno_name: String::new() };
     // Every sandbox that is kept runs inside the fence, whether its profile says so or not.
     let mut needs = profile.sandbox.needs.clone();
     if !needs.contains(&SandboxNeed::Nesting) {
@@ -82,14 +81,23 @@ fn missing_needs(survey: &Survey, profile: &Profile) -> Vec<Missing> {
                     remedy: "install bubblewrap".to_owned(),
                 }),
                 Some(path) if survey.bubblewrap.setuid => Some(Missing {
-                    refused: named("stat(bwrap)"),
+                    refused: Refused {
+                        step: "stat(bwrap)".to_owned(),
+                        errno: 0,
+                        errno_name: String::new(),
+                    },
                     text: format!("bubblewrap: `{}` is setuid, which a fence never honours", path.display()),
                     remedy: "install a bubblewrap without the setuid bit".to_owned(),
                 }),
                 Some(_) => None,
             },
             SandboxNeed::Nesting => Some(Missing {
-                refused: named("unshare(NEWUSER) inside the fence"),
+                // What the fence's own filter answers, as the canary for `no-nesting` sees on every run.
+                refused: Refused {
+                    step: "unshare(NEWUSER) inside the fence".to_owned(),
+                    errno: 1,
+                    errno_name: "EPERM".to_owned(),
+                },
                 text:
                     "nesting: this version of Stockade has no rung that lets a sandbox run inside its fence"
                         .to_owned(),
