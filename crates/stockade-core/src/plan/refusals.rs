@@ -81,11 +81,7 @@ fn missing_needs(survey: &Survey, profile: &Profile) -> Vec<Missing> {
                     remedy: "install bubblewrap".to_owned(),
                 }),
                 Some(path) if survey.bubblewrap.setuid => Some(Missing {
-                    refused: Refused {
-                        step: "stat(bwrap)".to_owned(),
-                        errno: 0,
-                        errno_name: String::new(),
-                    },
+                    refused: Refused { step: "stat(bwrap)".to_owned(), errno: 0, errno_name: String::new() },
                     text: format!("bubblewrap: `{}` is setuid, which a fence never honours", path.display()),
                     remedy: "install a bubblewrap without the setuid bit".to_owned(),
                 }),
