@@ -131,12 +131,12 @@ fn show(receipt: &Value) {
     for guarantee in receipt.pointer("/guarantees").and_then(Value::as_array).into_iter().flatten() {
         let field = |key: &str| guarantee.get(key).and_then(Value::as_str).unwrap_or_default();
         let held = guarantee.get("held").and_then(Value::as_bool).unwrap_or_default();
-        let proofs = guarantee.get("proof").and_then(Value::as_array).map_or(0, Vec::len);
         println!(
-            "         {} {}: {} ({proofs} canaries)",
+            "         {} {}: {}{}",
             if held { "held   " } else { "missing" },
             field("id"),
-            field("mechanism")
+            field("mechanism"),
+            proven_by(guarantee)
         );
     }
     for note in receipt.pointer("/notes").and_then(Value::as_array).into_iter().flatten() {
@@ -149,4 +149,10 @@ fn show(receipt: &Value) {
         text("/denialCount")
     );
     println!("record:  {}", text("/runDirectory"));
+}
+
+fn proven_by(guarantee: &Value) -> String {
+    let canaries = guarantee.get("proof").and_then(Value::as_array);
+    let names: Vec<&str> = canaries.into_iter().flatten().filter_map(Value::as_str).collect();
+    if names.is_empty() { String::new() } else { format!("; proven by {}", names.join(", ")) }
 }

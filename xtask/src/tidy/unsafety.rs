@@ -13,14 +13,14 @@ const FORMS: [&str; 7] = [
     concat!("unsafe", " impl"),
     concat!("unsafe", " trait"),
     concat!("unsafe", " extern"),
-    concat!("unsafe", "("),
+    concat!("[unsafe", "("),
     concat!("(unsafe", "_code"),
 ];
 
 pub(super) fn check(house: &House, findings: &mut Findings) -> Result<()> {
     for file in house.sources().filter(|f| !f.starts_with(HOME)) {
         for (number, line) in (1..).zip(repository::read(file)?.lines()) {
-            if has_unsafe(line) {
+            if finds_it(line) {
                 findings.add(format!("{file}:{number}: `unsafe` outside {HOME}"));
             }
         }
@@ -28,21 +28,21 @@ pub(super) fn check(house: &House, findings: &mut Findings) -> Result<()> {
     Ok(())
 }
 
-fn has_unsafe(line: &str) -> bool {
+fn finds_it(line: &str) -> bool {
     let code = line.split("//").next().unwrap_or_default();
     FORMS.iter().any(|form| code.contains(form))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::has_unsafe;
+    use super::finds_it;
 
     #[test]
     fn finds_code_and_no_comments() {
-        assert!(has_unsafe(concat!("let x = unsafe", " { *p };")));
-        assert!(has_unsafe(concat!("#[unsafe", "(no_mangle)]")));
-        assert!(has_unsafe(concat!("#![expect(unsafe", "_code)]")));
-        assert!(!has_unsafe(concat!("// unsafe", " { }")));
-        assert!(!has_unsafe("An unsafe place."));
+        assert!(finds_it(concat!("let x = unsafe", " { *p };")));
+        assert!(finds_it(concat!("#[unsafe", "(no_mangle)]")));
+        assert!(finds_it(concat!("#![expect(unsafe", "_code)]")));
+        assert!(!finds_it(concat!("// unsafe", " { }")));
+        assert!(!finds_it("An unsafe place."));
     }
 }

@@ -43,7 +43,7 @@ fn problems(line: &str) -> Vec<String> {
     found
 }
 
-/// Finds `#12` after a space, an opening bracket or the start of the line, and `issue 12`.
+/// Finds a number after `#` (after a space, an opening bracket or the start of the line) and after the word.
 fn names_an_issue(line: &str) -> bool {
     let starts_with_digit = |text: &str| text.starts_with(|c: char| c.is_ascii_digit());
     let by_sign = line.match_indices('#').any(|(at, _)| {
