@@ -20,7 +20,9 @@ use landlock::{
     ABI, Access, AccessFs, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
     RulesetCreatedAttr, RulesetStatus,
 };
+use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
 use rustix::process::{Gid, Uid};
+use rustix::thread::UnshareFlags;
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
     TargetArch,
@@ -60,6 +62,7 @@ struct Host {
     new_uid: Option<u32>,
     in_landlock: bool,
     without_bwrap: bool,
+    without_lsm_file: bool,
     variables: Vec<(&'static str, &'static str)>,
 }
 
@@ -70,6 +73,9 @@ enum Denial {
     /// If its first argument has one of these bits.
     FlagsIn(libc::c_long, u64),
 }
+
+/// Where the kernel lists its security modules, if securityfs is mounted.
+const LSM_FILE: &str = "/sys/kernel/security/lsm";
 
 const LANDLOCK_CALLS: [libc::c_long; 3] =
     [libc::SYS_landlock_create_ruleset, libc::SYS_landlock_add_rule, libc::SYS_landlock_restrict_self];
@@ -135,6 +141,7 @@ impl Host {
             "claude-code-web" => {
                 self.add("no-landlock")?;
                 self.add("no-bwrap")?;
+                self.without_lsm_file = true;
                 self.variables.extend([
                     ("CLAUDECODE", "1"),
                     ("CLAUDE_CODE_ENTRYPOINT", "remote"),
@@ -149,11 +156,14 @@ impl Host {
         Ok(())
     }
 
-    /// Ids first, then Landlock, then filters: each may forbid what comes before it.
+    /// Mounts first, then ids, then Landlock, then filters: each may forbid what comes before it.
     fn apply(&self, command: &mut Command) -> Result<()> {
         command.envs(self.variables.iter().copied());
         if self.without_bwrap {
             command.env("PATH", path_without_bwrap(&std::env::var_os("PATH").unwrap_or_default())?);
+        }
+        if self.without_lsm_file && Path::new(LSM_FILE).exists() {
+            hide_lsm_file().context("hiding the list of security modules (root is needed)")?;
         }
         if let Some(uid) = self.new_uid {
             become_user(uid).with_context(|| format!("becoming uid {uid} (root is needed)"))?;
@@ -193,6 +203,20 @@ fn filter(errno: i32, denials: &[Denial]) -> Result<BpfProgram> {
     }
     let deny = SeccompAction::Errno(u32::try_from(errno)?);
     Ok(SeccompFilter::new(rules, SeccompAction::Allow, deny, TargetArch::x86_64)?.try_into()?)
+}
+
+/// Covers the folder of the security modules' files, in a mount namespace of this process's own.
+#[expect(
+    deprecated,
+    reason = "the other form is unsafe for programs with threads or shared descriptor tables, and this is neither"
+)]
+fn hide_lsm_file() -> Result<()> {
+    let folder = Path::new(LSM_FILE).parent().context("the file has no folder")?;
+    rustix::thread::unshare(UnshareFlags::NEWNS).context("unshare")?;
+    mount_change("/", MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC)
+        .context("make slave")?;
+    mount("none", folder, "tmpfs", MountFlags::RDONLY, None).context("mount")?;
+    Ok(())
 }
 
 /// A user with this id, the group of the same number and no other groups.

@@ -1,0 +1,361 @@
+//! Where the real Grok runs and where it is refused: every class of host, its own sandbox kept and replaced.
+//!
+//! `keep` needs more than this version can give anywhere, so it is refused at once with every missing part. `replace`
+//! runs both modes wherever a rung stands, against a scripted model, and what was done is looked at on the host. Doctor
+//! says the same as the run. Needs root, to become another user, and a host with Landlock, user namespaces and `bwrap`.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test: a panic is how it fails")]
+
+use std::{
+    fs,
+    os::unix::fs::{MetadataExt as _, PermissionsExt as _},
+    time::Duration,
+};
+
+use serde_json::{Value, json};
+use stockade_tests::{Caller, ScriptedModel, World, model, outside};
+
+/// A refusal takes no longer than this, the check of the executable included.
+const REFUSAL_LIMIT: Duration = Duration::from_secs(1);
+const MODES: [&str; 2] = ["read-only", "isolated-write"];
+/// What only a reader of the workspace can know.
+const WORD: &str = "The word is quince.";
+
+/// A part that Grok's own sandbox needs: how the evidence names it, and what the remedy has to say.
+type Part = (&'static str, &'static str);
+
+const NO_BUBBLEWRAP: Part = ("bubblewrap: no `bwrap` on PATH", "install bubblewrap");
+const LANDLOCK_ENOSYS: Part = ("Landlock: landlock_create_ruleset answered ENOSYS", "Landlock enabled");
+const LANDLOCK_EOPNOTSUPP: Part =
+    ("Landlock: landlock_create_ruleset answered EOPNOTSUPP", "Landlock enabled");
+const NESTING: Part =
+    ("nesting: this version of Stockade has no rung that lets a sandbox run inside its fence", "");
+
+/// What holds on a class of host.
+struct Class {
+    names: &'static [&'static str],
+    /// What the host lacks for Grok's own sandbox, beside nesting, in the order of the refusal.
+    lacks: &'static [Part],
+    fence: Fence,
+}
+
+/// Whether a fence stands.
+enum Fence {
+    /// On this rung.
+    Stands(&'static str),
+    /// Refused at this boundary, by this step with EPERM; the remedy has to say this.
+    Refused { boundary: &'static str, step: &'static str, remedy: &'static str },
+}
+
+const USERNS_REFUSED: Fence =
+    Fence::Refused { boundary: "host", step: "clone(NEWUSER)", remedy: "unprivileged_userns_clone" };
+const USERNS_FILTERED: Fence =
+    Fence::Refused { boundary: "parent-sandbox", step: "clone(NEWUSER)", remedy: "seccomp" };
+
+#[test]
+fn a_plain_host() {
+    on(&Class { names: &[], lacks: &[], fence: Fence::Stands("nsl") });
+}
+
+#[test]
+fn a_host_without_landlock() {
+    on(&Class { names: &["no-landlock"], lacks: &[LANDLOCK_ENOSYS], fence: Fence::Stands("ns") });
+}
+
+#[test]
+fn a_host_with_landlock_off_at_boot() {
+    on(&Class { names: &["landlock-eopnotsupp"], lacks: &[LANDLOCK_EOPNOTSUPP], fence: Fence::Stands("ns") });
+}
+
+#[test]
+fn a_host_without_bubblewrap() {
+    on(&Class { names: &["no-bwrap"], lacks: &[NO_BUBBLEWRAP], fence: Fence::Stands("nsl") });
+}
+
+#[test]
+fn a_host_without_landlock_and_bubblewrap() {
+    on(&Class {
+        names: &["no-landlock", "no-bwrap"],
+        lacks: &[NO_BUBBLEWRAP, LANDLOCK_ENOSYS],
+        fence: Fence::Stands("ns"),
+    });
+}
+
+#[test]
+fn claude_code_on_the_web() {
+    let class = Class {
+        names: &["claude-code-web"],
+        lacks: &[NO_BUBBLEWRAP, LANDLOCK_ENOSYS],
+        fence: Fence::Stands("ns"),
+    };
+    on(&class);
+    // Its session's variables reach nobody, and there is no list of security modules to believe.
+    let stage = Stage::new(&Caller::root(), &class);
+    stage.run("read-only", "replace", "http://127.0.0.1:9/v1");
+    let receipt = stage.receipt("read-only", "replace");
+    assert_eq!(receipt["survey"]["caller"]["uid"], 0);
+    assert_eq!(receipt["survey"]["lsm"], Value::Null);
+    let has =
+        |list: &str, name: &str| receipt["environment"][list].as_array().unwrap().contains(&json!(name));
+    for name in ["CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT", "IS_SANDBOX"] {
+        assert!(has("removed", name) && !has("passed", name), "{name}: {}", receipt["environment"]);
+    }
+}
+
+#[test]
+fn a_host_without_user_namespaces() {
+    on(&Class { names: &["no-userns-sysctl"], lacks: &[], fence: USERNS_REFUSED });
+}
+
+#[test]
+fn a_host_whose_user_namespaces_are_filtered() {
+    on(&Class { names: &["no-userns"], lacks: &[], fence: USERNS_FILTERED });
+}
+
+#[test]
+fn a_container_of_docker() {
+    on(&Class { names: &["docker"], lacks: &[], fence: USERNS_FILTERED });
+}
+
+#[test]
+fn inside_a_landlock_domain() {
+    let fence = Fence::Refused {
+        boundary: "parent-sandbox",
+        step: "mount(MS_PRIVATE)",
+        remedy: "outside the other sandbox",
+    };
+    on(&Class { names: &["in-landlock"], lacks: &[], fence });
+}
+
+/// One class as each caller: refused by keep, run or refused by replace, and doctor agrees with both.
+fn on(class: &Class) {
+    for caller in Caller::both() {
+        let what = format!("{:?} as {}", class.names, caller.name);
+        let stage = Stage::new(&caller, class);
+        for mode in MODES {
+            keep_is_refused(&format!("{what}, {mode}, keep"), &stage, class, mode);
+            match &class.fence {
+                Fence::Stands(rung) => {
+                    replace_completes(&format!("{what}, {mode}, replace"), &stage, rung, mode);
+                }
+                Fence::Refused { .. } => {
+                    let what = format!("{what}, {mode}, replace");
+                    let cause = stage.refused(&what, mode, "replace");
+                    assert_no_fence(&what, &cause, class, &[]);
+                }
+            }
+            for sandbox in ["keep", "replace"] {
+                let what = format!("{what}, {mode}, {sandbox}, doctor");
+                doctor_agrees(&what, &stage, class, mode, sandbox);
+            }
+        }
+    }
+}
+
+/// A world with the pinned Grok on a class of host.
+struct Stage {
+    world: World,
+}
+
+impl Stage {
+    fn new(caller: &Caller, class: &Class) -> Self {
+        let world = World::with_providers(&caller.clone().on(class.names));
+        world.write("ws/README.md", format!("{WORD}\n"));
+        // Only a fence keeps anybody out of there.
+        fs::set_permissions(world.path("outside"), fs::Permissions::from_mode(0o777)).unwrap();
+        Self { world }
+    }
+
+    /// One run, named after its mode.
+    fn run(&self, mode: &str, sandbox: &str, endpoint: &str) -> stockade_tests::Ended {
+        let mut args = vec!["--provider", "grok", "--endpoint", endpoint, "--mode", mode];
+        // Keeping is the default, so it is not asked for.
+        if sandbox != "keep" {
+            args.extend(["--provider-sandbox", sandbox]);
+        }
+        self.world.run(&format!("{mode}-{sandbox}"), &args).end()
+    }
+
+    fn receipt(&self, mode: &str, sandbox: &str) -> Value {
+        self.world.receipt(&format!("{mode}-{sandbox}"))
+    }
+
+    /// A run that has to be refused before anything of the agent's exists; gives the cause.
+    fn refused(&self, what: &str, mode: &str, sandbox: &str) -> Value {
+        let model = ScriptedModel::steps(&self.world, &json!([]));
+        let workspace = outside::picture(&self.world.ws());
+        let ended = self.run(mode, sandbox, &format!("{}/v1", model.url)).expect_code(71);
+        assert!(ended.elapsed < REFUSAL_LIMIT, "{what}: refused after {:?}", ended.elapsed);
+        let receipt = self.receipt(mode, sandbox);
+        assert_eq!(receipt["status"], "sandbox-unavailable", "{what}: {receipt:#}");
+        assert_eq!(receipt["failurePhase"], "preflight", "{what}");
+        assert_eq!(receipt["processStarted"], false, "{what}");
+        assert_eq!(receipt["argv"], json!([]), "{what}");
+        assert_eq!(receipt["runtime"]["version"], "1.0.41", "{what}");
+        let events = World::events(&receipt);
+        assert_eq!(events.iter().map(|e| &e["event"]["kind"]).collect::<Vec<_>>(), ["run-started"], "{what}");
+        assert_eq!(model.requests(), Vec::<Value>::new(), "{what}: somebody asked the model");
+        assert_eq!(outside::picture(&self.world.ws()), workspace, "{what}");
+        assert_eq!(self.world.answer(&format!("{mode}-{sandbox}")), None, "{what}");
+        drop(model);
+        self.assert_nobody_left();
+        receipt["cause"].clone()
+    }
+
+    fn assert_nobody_left(&self) {
+        outside::wait_for_no_process_fenced_for(&self.world, Duration::from_secs(2));
+    }
+}
+
+/// What a cause says about code, boundary, step and error number.
+fn place_of(cause: &Value) -> Value {
+    json!([cause["code"], cause["boundary"], cause["step"], cause["errno"]])
+}
+
+fn texts(list: &Value) -> Vec<&str> {
+    list.as_array().unwrap().iter().map(|e| e.as_str().unwrap()).collect()
+}
+
+fn keep_is_refused(what: &str, stage: &Stage, class: &Class, mode: &str) {
+    let cause = stage.refused(what, mode, "keep");
+    let parts: Vec<Part> = class.lacks.iter().copied().chain([NESTING]).collect();
+    if matches!(class.fence, Fence::Refused { .. }) {
+        return assert_no_fence(what, &cause, class, &parts);
+    }
+    let (step, errno) = match class.lacks.first() {
+        Some(&NO_BUBBLEWRAP) => ("find bwrap on PATH", libc::ENOENT),
+        Some(&LANDLOCK_ENOSYS) => ("landlock_create_ruleset", libc::ENOSYS),
+        Some(_) => ("landlock_create_ruleset", libc::EOPNOTSUPP),
+        // The filter of our own fence gives this answer.
+        None => ("unshare(NEWUSER) inside the fence", libc::EPERM),
+    };
+    let expected = json!(["provider-sandbox-unavailable", "provider-sandbox", step, errno]);
+    assert_eq!(place_of(&cause), expected, "{what}: {cause:#}");
+    // Every missing part at once, and nothing that is not missing.
+    assert_eq!(texts(&cause["evidence"]), parts.iter().map(|p| p.0).collect::<Vec<_>>(), "{what}");
+    let remedy = cause["remedy"].as_str().unwrap();
+    for part in parts.iter().map(|p| p.1).chain(["`--provider-sandbox replace`"]) {
+        assert!(remedy.contains(part), "{what}: `{part}` is not in the remedy: {remedy}");
+    }
+}
+
+/// The refusal of a host on which no fence stands. `parts`: what is to be told of Grok's own sandbox beside.
+fn assert_no_fence(what: &str, cause: &Value, class: &Class, parts: &[Part]) {
+    let Fence::Refused { boundary, step, remedy } = &class.fence else { panic!("{what}: a fence stands") };
+    assert_eq!(place_of(cause), json!(["no-rung", boundary, step, libc::EPERM]), "{what}: {cause:#}");
+    let evidence = texts(&cause["evidence"]);
+    for rung in ["nsl", "ns"] {
+        let line = format!("rung {rung}: {step} EPERM");
+        assert!(evidence.contains(&line.as_str()), "{what}: {line}: {cause:#}");
+    }
+    let outer = evidence.iter().any(|e| e.contains("foreign seccomp filter") || e.contains("already inside"));
+    assert_eq!(outer, *boundary == "parent-sandbox", "{what}: {cause:#}");
+    let told: Vec<&str> =
+        evidence.iter().filter_map(|e| e.strip_prefix("for the provider's own sandbox, ")).collect();
+    assert_eq!(told, parts.iter().map(|p| p.0).collect::<Vec<_>>(), "{what}: {cause:#}");
+    assert!(cause["remedy"].as_str().unwrap().contains(remedy), "{what}: {cause:#}");
+}
+
+/// Read a file; in the writing mode also edit it, and make another from the shell. Last, both try to get out.
+fn steps(world: &World, mode: &str) -> Value {
+    let readme = world.ws().join("README.md");
+    let mut steps = vec![json!({
+        "text": "Reading.",
+        "tools": [{ "name": "read_file", "arguments": { "target_file": readme } }]
+    })];
+    if mode == "isolated-write" {
+        let edit = json!({ "file_path": readme, "old_string": "quince", "new_string": "medlar" });
+        steps.push(json!({ "tools": [{ "name": "search_replace", "arguments": edit }] }));
+    }
+    let out = world.path("outside/from-the-shell");
+    steps.push(model::shell(&format!("printf made > made.txt; printf out > {}", out.display())));
+    json!(steps)
+}
+
+fn replace_completes(what: &str, stage: &Stage, rung: &str, mode: &str) {
+    let world = &stage.world;
+    let model = ScriptedModel::steps(world, &steps(world, mode));
+    let others = ["home", "outside"].map(|f| outside::picture(&world.path(f)));
+    let workspace = outside::picture(&world.ws());
+    let ended = stage.run(mode, "replace", &format!("{}/v1", model.url));
+    let receipt = stage.receipt(mode, "replace");
+    assert_eq!(ended.code(), 0, "{what}: {}\n{:#}", ended.stderr, receipt["cause"]);
+    assert_eq!(receipt["status"], "complete", "{what}");
+    assert_eq!(receipt["fence"]["rung"], rung, "{what}");
+    assert_eq!(receipt["modelVerified"], true, "{what}");
+    // The agent answers itself, always in the same way: nobody is asked.
+    let granted = |p: &Value| p["decision"] == "allowed" && p["by"] == "agent";
+    assert!(receipt["permissions"].as_array().unwrap().iter().all(granted), "{what}: {receipt:#}");
+    assert_eq!(receipt["denialCount"], 0, "{what}");
+    assert_eq!(receipt["tree"]["gone"], true, "{what}");
+    assert_eq!(world.answer(&format!("{mode}-replace")).as_deref(), Some("done"), "{what}");
+    for guarantee in receipt["guarantees"].as_array().unwrap() {
+        assert!(guarantee["held"] == true || guarantee["required"] == false, "{what}: {guarantee}");
+    }
+    // The model was told what only the file says.
+    assert!(
+        model.requests().iter().any(|r| r["class"] == "main" && r["body"].to_string().contains(WORD)),
+        "{what}: the file was not read"
+    );
+    assert_eq!(["home", "outside"].map(|f| outside::picture(&world.path(f))), others, "{what}");
+    if mode == "read-only" {
+        assert_eq!(outside::picture(&world.ws()), workspace, "{what}");
+        assert_eq!(receipt["changes"]["files"], json!([]), "{what}");
+    } else {
+        let read = |name: &str| fs::read_to_string(world.ws().join(name)).unwrap_or_default();
+        assert_eq!(read("README.md"), "The word is medlar.\n", "{what}");
+        assert_eq!(read("made.txt"), "made", "{what}");
+        for name in ["README.md", "made.txt"] {
+            let owner = world.ws().join(name).metadata().unwrap().uid();
+            assert_eq!(owner, world.caller.uid, "{what}: {name} belongs to somebody else");
+        }
+        let changed = receipt["changes"]["files"].as_array().unwrap();
+        let changed: Vec<Value> = changed.iter().map(|c| json!([c["path"], c["kind"]])).collect();
+        assert_eq!(changed, [json!(["README.md", "modified"]), json!(["made.txt", "added"])], "{what}");
+    }
+    drop(model);
+    stage.assert_nobody_left();
+}
+
+/// Doctor ends with the code of such a run, names its cause, and tells of each guarantee.
+fn doctor_agrees(what: &str, stage: &Stage, class: &Class, mode: &str, sandbox: &str) {
+    let args = ["doctor", "--provider", "grok", "--mode", mode, "--provider-sandbox", sandbox, "--json"];
+    let ended = stage.world.call(&args).end();
+    let report: Value =
+        serde_json::from_str(&ended.stdout).unwrap_or_else(|e| panic!("{what}: {e}: {ended:?}"));
+    let diagnosis = &report["diagnosis"];
+    let receipt = stage.receipt(mode, sandbox);
+    let ready = receipt["status"] == "complete";
+    assert_eq!(ended.code(), if ready { 0 } else { 71 }, "{what}: {}", ended.stderr);
+    assert_eq!(diagnosis["ready"], ready, "{what}");
+    assert_eq!(diagnosis["status"], if ready { Value::Null } else { receipt["status"].clone() }, "{what}");
+    assert_eq!(diagnosis["cause"], receipt["cause"], "{what}");
+    let guarantees = diagnosis["guarantees"].as_array().unwrap();
+    let expected = if mode == "read-only" { 11 } else { 10 };
+    assert_eq!(guarantees.len(), expected, "{what}: {guarantees:?}");
+    for guarantee in guarantees {
+        assert_guarantee(what, class, guarantee);
+    }
+    assert_eq!(diagnosis["pin"]["version"], "1.0.41", "{what}");
+    assert!(report["settings"].as_array().is_some_and(|s| !s.is_empty()), "{what}: no settings");
+    stage.assert_nobody_left();
+}
+
+/// Held by a mechanism, or missing by a step with its error number and a remedy: the fence alone decides.
+fn assert_guarantee(what: &str, class: &Class, guarantee: &Value) {
+    assert!(!guarantee["mechanism"].as_str().unwrap().is_empty(), "{what}: {guarantee}");
+    match &class.fence {
+        Fence::Stands(_) => {
+            assert_eq!(guarantee["held"], true, "{what}: {guarantee}");
+            assert_eq!(guarantee["refused"], Value::Null, "{what}: {guarantee}");
+            assert_eq!(guarantee["remedy"], Value::Null, "{what}: {guarantee}");
+        }
+        Fence::Refused { step, remedy, .. } => {
+            assert_eq!(guarantee["held"], false, "{what}: {guarantee}");
+            let refused = json!({ "step": step, "errno": libc::EPERM, "errnoName": "EPERM" });
+            assert_eq!(guarantee["refused"], refused, "{what}: {guarantee}");
+            assert!(guarantee["remedy"].as_str().unwrap().contains(remedy), "{what}: {guarantee}");
+            assert_eq!(guarantee["proof"], json!([]), "{what}: {guarantee}");
+        }
+    }
+}
