@@ -13,7 +13,7 @@ use hyper::{
     header::{CONTENT_LENGTH, TRANSFER_ENCODING},
     http::response::Parts,
 };
-use stockade_core::event::{EventKind, failure_code};
+use stockade_core::event::{EventKind, NetworkVerdict, failure_code, network_code};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{
@@ -153,9 +153,10 @@ impl Exchange {
         if ended == Ended::Whole && !framed && unfinished {
             ended = Ended::BrokenOff;
         }
+        let mut last = false;
         match ended {
             Ended::Whole if !status.is_server_error() => self.shared.storm().answered(self.class),
-            Ended::BrokenOff if !status.is_server_error() => self.shared.storm().broke_off(self.class),
+            Ended::BrokenOff if !status.is_server_error() => last = self.shared.storm().broke_off(self.class),
             _ => {}
         }
         if ended == Ended::Whole {
@@ -174,9 +175,20 @@ impl Exchange {
             retry_after_s,
         };
         self.tell(outcome, seen).await;
+        if last {
+            self.end_storm().await;
+        }
         if ended == Ended::Whole {
             let _agent_left = pieces.send(Piece::End).await.is_err();
         }
+    }
+
+    /// Tells that the answers of a class broke off too often. It is told now and not with the agent's next request, which
+    /// would be refused anyway: before that one the agent may wait for ten seconds.
+    async fn end_storm(&self) {
+        let detail = format!("class {}: the answers break off again and again", self.class_name);
+        let line = format!("POST {}", self.target);
+        self.shared.facts.decision(network_code::RETRY_STORM, NetworkVerdict::Refused, &line, &detail).await;
     }
 
     /// Passes the body on, piece by piece as it arrives.

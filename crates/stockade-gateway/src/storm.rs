@@ -38,11 +38,11 @@ impl Storm {
         row.failures >= self.allowed
     }
 
-    /// Counts an answer that broke off.
-    pub(crate) fn broke_off(&mut self, class: usize) {
-        if let Some(row) = self.classes.get_mut(class) {
-            *row = Row { failures: row.failures.saturating_add(1), untold: true };
-        }
+    /// Counts an answer that broke off; returns whether that was the last one: nothing more of the class is forwarded.
+    pub(crate) fn broke_off(&mut self, class: usize) -> bool {
+        let Some(row) = self.classes.get_mut(class) else { return false };
+        *row = Row { failures: row.failures.saturating_add(1), untold: true };
+        row.failures >= self.allowed
     }
 
     /// Counts an answer that arrived whole.
@@ -82,9 +82,9 @@ mod tests {
     #[test]
     fn answers_that_break_off_are_not_repeated_beyond_the_allowed() {
         let mut storm = Storm::new(2, 1);
-        storm.broke_off(0);
+        assert!(!storm.broke_off(0));
         assert!(storm.forwards(0), "one may be made good");
-        storm.broke_off(0);
+        assert!(storm.broke_off(0), "the second was the last");
         assert!(!storm.forwards(0));
         storm.answered(0);
         assert!(storm.forwards(0));

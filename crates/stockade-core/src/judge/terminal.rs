@@ -53,11 +53,10 @@ impl Fold {
                 )
                 .with_evidence(detail),
             ),
-            // Without a failed main turn it is another class that failed, and the turn may well go on.
-            network_code::RETRY_STORM => self
-                .turn_failure
-                .is_some()
-                .then_some(Terminal { rank: Rank::Typed, kind: TerminalKind::RetryStorm }),
+            // Without a main turn that failed or was cut it is another class that failed, and the turn may well go on.
+            network_code::RETRY_STORM => (self.turn_failure.is_some()
+                || self.last_turn.as_ref().is_some_and(|turn| turn.cut))
+            .then_some(Terminal { rank: Rank::Typed, kind: TerminalKind::RetryStorm }),
             _ => None,
         }
     }

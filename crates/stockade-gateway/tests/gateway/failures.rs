@@ -134,10 +134,15 @@ fn answers_that_break_off_are_not_asked_for_again_and_again() {
     for _ in 0..2 {
         assert!(stand.agent().ask(post(CHAT, TURN)).broken);
     }
+    assert_eq!(
+        stand.decisions(1)[0].code,
+        network_code::RETRY_STORM,
+        "told at once, not when the agent asks again"
+    );
     let answer = stand.agent().ask(post(CHAT, TURN));
     assert_eq!((answer.status, answer.header(STOP)), (503, Some("false")));
     assert_eq!(endpoint.got().len(), 2);
-    assert_eq!(stand.decisions(1)[0].code, network_code::RETRY_STORM);
+    assert_eq!(stand.decisions(2)[1].code, network_code::RETRY_STORM);
 }
 
 #[test]

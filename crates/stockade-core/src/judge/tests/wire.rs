@@ -118,6 +118,9 @@ fn a_cut_stream_is_incomplete_whatever_the_agent_says() {
     }
     let ending = run().wire(&CUT).wire(&GOOD).succeeds("whole").finish(code(0));
     assert_ends("cut, then repeated", &ending, Status::Complete, "");
+    let storm = run().wire(&CUT).wire(&CUT).network(network_code::RETRY_STORM).settle();
+    assert!(storm.is_decided(), "cut again and again: nothing more will come");
+    assert_ends("a storm of cuts", &storm.finish(code(1)), Status::IncompleteOutput, "stream-cut");
     let crash = run().wire(&CUT).finish(code(101));
     assert_ends("a crash may be what cut the stream", &crash, Status::ChildFailed, "exit-code");
 }
