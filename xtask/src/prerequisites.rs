@@ -11,9 +11,10 @@ struct Need {
     why: &'static str,
 }
 
-const NEEDS: [Need; 2] = [
+const NEEDS: [Need; 3] = [
     Need { program: "git", package: "git", why: "sample repositories and linked worktrees" },
     Need { program: "bwrap", package: "bubblewrap", why: "the host class with everything on" },
+    Need { program: "ip", package: "iproute2", why: "the network in which every connection is seen" },
 ];
 
 /// Installs what is missing where that is possible. On CI a missing part is an error; elsewhere it is told, and the

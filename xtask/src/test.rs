@@ -1,6 +1,7 @@
 //! `cargo xtask test`: everything, within one budget.
 
 mod part;
+mod reach;
 mod tally;
 
 use std::{path::Path, process::Command, time::Duration};
@@ -17,6 +18,15 @@ pub(crate) const DEFAULT_BUDGET_MINUTES: u64 = 50;
 const PROVIDER: &str = "grok@1.0.41";
 
 pub(crate) fn run(budget_minutes: u64) -> Result<()> {
+    if let Some(elsewhere) = reach::other_target()? {
+        println!(
+            "building in {}: other users, as whom tests run, cannot reach this folder",
+            elsewhere.display()
+        );
+        let mut again = shell::command(std::env::current_exe()?);
+        again.args(["test", "--budget", &budget_minutes.to_string()]).env("CARGO_TARGET_DIR", &elsewhere);
+        return shell::run(&mut again);
+    }
     let mut parts = Parts::within(Duration::from_secs(budget_minutes * 60));
     parts.call("prerequisites", prerequisites::install)?;
     parts.call("tidy", || tidy::run(tidy::Generated::Compare))?;
@@ -36,6 +46,7 @@ pub(crate) fn run(budget_minutes: u64) -> Result<()> {
         "provision",
         shell::command(&binary).args(["provision", PROVIDER]).env("XDG_STATE_HOME", &state),
     )?;
+    let state = state.join("stockade");
     parts.tests("unit tests", tests(&["--workspace", "--exclude", "stockade-tests"], &binary, &state))?;
     parts.tests("end-to-end tests", tests(&["-p", "stockade-tests"], &binary, &state))?;
     let mut bench = shell::command(std::env::current_exe()?);

@@ -54,7 +54,8 @@ pub(super) fn refusal(setting: &Setting) -> Result<f64> {
     timed(&mut setting.run_on(&classes, &setting.agent, "keep", &name), 71)
 }
 
-/// The peak of the resident memory of the runner and of PID 1 of its fence, in megabytes, over one run of the agent.
+/// The peak memory of Stockade's own processes over one run of the agent, in megabytes: what the runner holds in all, and
+/// what PID 1 of its fence holds beside the pages of the program, which the two share.
 pub(super) fn peak_memory(setting: &Setting) -> Result<f64> {
     let mut command = setting.run(&setting.agent, "replace", &format!("memory-{}", unique()));
     let mut child = command.spawn().with_context(|| shell::shown(&command))?;
@@ -64,10 +65,12 @@ pub(super) fn peak_memory(setting: &Setting) -> Result<f64> {
     let status = loop {
         for pid in std::iter::once(runner).chain(children(runner)) {
             // The helper is the same program as the runner; the agent is another.
+            let line = if pid == runner { "VmHWM:" } else { "RssAnon:" };
             if fs::read_link(format!("/proc/{pid}/exe")).ok() == program
-                && let Some(kilobytes) = peak_resident(pid)
+                && let Some(kilobytes) = status_line(pid, line)
             {
-                peaks.insert(pid, kilobytes);
+                let peak = peaks.entry(pid).or_default();
+                *peak = kilobytes.max(*peak);
             }
         }
         if let Some(status) = child.try_wait()? {
@@ -81,10 +84,10 @@ pub(super) fn peak_memory(setting: &Setting) -> Result<f64> {
     Ok(kilobytes as f64 / 1_000.0)
 }
 
-/// `VmHWM`: the high-water mark of the resident set.
-fn peak_resident(pid: u32) -> Option<u64> {
+/// A line of a process's status, in kilobytes: `VmHWM:` is the high-water mark of its resident set.
+fn status_line(pid: u32, name: &str) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let line = status.lines().find(|l| l.starts_with("VmHWM:"))?;
+    let line = status.lines().find(|l| l.starts_with(name))?;
     line.split_whitespace().nth(1)?.parse().ok()
 }
 
