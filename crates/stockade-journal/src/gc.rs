@@ -85,7 +85,7 @@ pub fn remove(state: &State, leftover: &Leftover) -> Result<(), JournalError> {
     match leftover.kind {
         LeftoverKind::Staging => find::remove_staging(state, &leftover.path),
         LeftoverKind::Lock => find::remove_lock(&leftover.path),
-        LeftoverKind::EmptyOutput => find::remove_if_empty(&leftover.path),
+        LeftoverKind::EmptyOutput => find::remove_output(state, leftover),
         LeftoverKind::OldRun => {
             find::repair_callers_receipt(state, leftover)?;
             remove::remove_tree(&leftover.path)

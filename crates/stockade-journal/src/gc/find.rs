@@ -80,7 +80,7 @@ fn run(state: &State, id: &OsStr, now: SystemTime, policy: &GcPolicy, found: &mu
     }
     let output =
         receipt.as_ref().filter(|r| receipts::is_reservation(r)).and_then(|r| r.output_path.as_deref());
-    if let Some(output) = output.map(PathBuf::from).filter(|p| is_empty_and_private(p)) {
+    if let Some(output) = output.map(PathBuf::from).filter(|p| is_output_of(&directory, p)) {
         let why = "its launcher died before there was an answer";
         found.push(leftover(LeftoverKind::EmptyOutput, output, Some(id.clone()), why, true));
     }
@@ -137,11 +137,14 @@ pub(super) fn remove_staging(state: &State, path: &Path) -> Result<(), JournalEr
     remove_tree(path)
 }
 
-pub(super) fn remove_if_empty(path: &Path) -> Result<(), JournalError> {
-    if is_empty_and_private(path) {
-        return remove_tree(path);
+/// Removes the reserved output of a dead run if it still is that.
+pub(super) fn remove_output(state: &State, leftover: &Leftover) -> Result<(), JournalError> {
+    let run = leftover.run.as_deref().unwrap_or_default();
+    if is_output_of(&state.root().join(RUNS).join(run), &leftover.path) {
+        return remove_tree(&leftover.path);
     }
-    Err(JournalError::new(ErrorKind::InUse, "remove", path, "something was written to it"))
+    let reason = "something was written to it, or it was made anew";
+    Err(JournalError::new(ErrorKind::InUse, "remove", &leftover.path, reason))
 }
 
 /// A final receipt that lies only in the run directory is the last word on a run: the caller's file gets it before the
@@ -155,13 +158,16 @@ pub(super) fn repair_callers_receipt(state: &State, leftover: &Leftover) -> Resu
     }
 }
 
-/// As a reservation leaves it: an empty private file of the caller's own.
-fn is_empty_and_private(path: &Path) -> bool {
+/// Whether a file is as the run of this directory reserved it: empty, private, the caller's own, and no newer than the
+/// run's receipt, which is written after it. A newer one was reserved at the same path by a later run.
+fn is_output_of(directory: &Path, path: &Path) -> bool {
+    let changed = |p: &Path| std::fs::symlink_metadata(p).and_then(|m| m.modified()).ok();
+    let (output, receipt) = (changed(path), changed(&directory.join(file::RECEIPT)));
     rustix::fs::lstat(path).is_ok_and(|s| {
         s.st_mode == rustix::fs::FileType::RegularFile.as_raw_mode() | 0o600
             && s.st_size == 0
             && s.st_uid == rustix::process::geteuid().as_raw()
-    })
+    }) && output.zip(receipt).is_some_and(|(output, receipt)| output <= receipt)
 }
 
 /// Removes a lock while holding it, so that nobody takes it in between.

@@ -144,9 +144,9 @@ fn torn_receipts_and_empty_outputs_are_found_where_the_caller_wanted_them() {
     receipt.receipt_path = Some(callers.to_str().unwrap().to_owned());
     receipt.output_path = Some(output.to_str().unwrap().to_owned());
     let bytes = serde_json::to_vec(&receipt).unwrap();
-    run.write_receipt(&bytes).unwrap();
     drop(crate::Reservation::make(&callers, &bytes, &[]).unwrap());
     drop(crate::Reservation::make(&output, b"", &[]).unwrap());
+    run.write_receipt(&bytes).unwrap();
     let stat = rustix::fs::stat(&callers).unwrap();
     let torn = t.path().join(format!(".stockade-{:x}.tmp", stat.st_ino));
     fs::write(&torn, "{\"half").unwrap();
@@ -164,6 +164,15 @@ fn torn_receipts_and_empty_outputs_are_found_where_the_caller_wanted_them() {
         assert!(!leftover.path.exists());
     }
     assert_eq!(fs::read(&callers).unwrap(), bytes);
+
+    // An output that a later run has reserved at the same path is that run's.
+    drop(crate::Reservation::make(&output, b"", &[]).unwrap());
+    let later = fs::File::options().write(true).open(&output).unwrap();
+    later.set_modified(now() + Duration::from_secs(1)).unwrap();
+    assert!(!plan_gc(&state, now(), &POLICY).unwrap().iter().any(|l| l.kind == LeftoverKind::EmptyOutput));
+    let refused = remove(&state, plan.iter().find(|l| l.kind == LeftoverKind::EmptyOutput).unwrap());
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::InUse);
+    assert!(output.exists());
 
     // An output that somebody has written to since is theirs.
     fs::write(&output, "theirs").unwrap();
