@@ -15,6 +15,7 @@
 pub mod caller;
 pub mod git;
 pub mod model;
+pub mod network;
 pub mod outside;
 pub mod run;
 pub mod stub;

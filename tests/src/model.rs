@@ -1,6 +1,7 @@
 //! The scripted model as a process beside the test.
 
 use std::{
+    ffi::OsString,
     io::{BufRead as _, BufReader},
     path::PathBuf,
     process::{Child, Command, Stdio},
@@ -37,12 +38,20 @@ impl ScriptedModel {
 
     /// Serves a scenario with further flags.
     pub fn scenario(world: &World, scenario: &Value, flags: &[&str]) -> Self {
+        Self::through(world, scenario, flags, &[])
+    }
+
+    /// The same, started by a program that ends in running the rest of its arguments, such as `nsenter`.
+    pub fn through(world: &World, scenario: &Value, flags: &[&str], program: &[String]) -> Self {
         let folder = tempfile::Builder::new().prefix("model-").tempdir_in(world.root()).unwrap().keep();
         let file = folder.join("scenario.json");
         std::fs::write(&file, serde_json::to_vec(scenario).unwrap()).unwrap();
         let (log, control, ca) = (folder.join("log"), folder.join("control"), folder.join("ca.pem"));
-        let mut command = Command::new(world::binary());
+        let mut words: Vec<OsString> = program.iter().map(OsString::from).collect();
+        words.push(world::binary().into());
+        let mut command = Command::new(&words[0]);
         command
+            .args(&words[1..])
             .arg("scripted-model")
             .arg("--scenario")
             .arg(&file)
@@ -78,6 +87,23 @@ impl ScriptedModel {
     /// The requests it has seen.
     pub fn requests(&self) -> Vec<Value> {
         self.lines().into_iter().filter_map(|l| l.get("request").cloned()).collect()
+    }
+
+    /// What the model was told about the tool call of a step: the last tool result of the next main request.
+    pub fn tool_result(&self, step: u64) -> String {
+        let requests = self.requests();
+        let next = requests.iter().find(|r| r["class"] == "main" && r["step"] == step + 1);
+        let next =
+            next.unwrap_or_else(|| panic!("the conversation ended before step {}: {requests:#?}", step + 1));
+        let messages = next["body"]["messages"].as_array().unwrap();
+        let told = messages.iter().rev().find(|m| m["role"] == "tool").expect("a tool result");
+        match &told["content"] {
+            Value::String(text) => text.clone(),
+            parts => {
+                let parts = parts.as_array().expect("text or parts").iter();
+                parts.filter_map(|p| p["text"].as_str()).collect::<Vec<_>>().join("\n")
+            }
+        }
     }
 
     /// Waits until an answer is held under this name.

@@ -10,35 +10,80 @@ use std::{
 
 use sha2::{Digest as _, Sha256};
 
+use crate::World;
+
 /// Processes whose command line or environment holds this text. The test's own are left out.
 pub fn processes_with(mark: &str) -> Vec<(u32, String)> {
     let own = std::process::id();
-    let mut found = Vec::new();
-    for entry in fs::read_dir("/proc").unwrap().flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|n| n.parse::<u32>().ok()) else { continue };
-        if pid == own {
-            continue;
-        }
-        let read = |what: &str| fs::read(entry.path().join(what)).unwrap_or_default();
-        let line = String::from_utf8_lossy(&read("cmdline")).replace('\0', " ");
-        if line.contains(mark) || String::from_utf8_lossy(&read("environ")).contains(mark) {
-            found.push((pid, line));
-        }
-    }
-    found
+    all_processes()
+        .filter(|(pid, _)| *pid != own)
+        .map(|(pid, folder)| (pid, command_line(&folder), folder))
+        .filter(|(_, line, folder)| {
+            let environ = || fs::read(folder.join("environ")).unwrap_or_default();
+            line.contains(mark) || String::from_utf8_lossy(&environ()).contains(mark)
+        })
+        .map(|(pid, line, _)| (pid, line))
+        .collect()
 }
 
 /// Waits until no process holds this text; panics with the survivors after `limit`.
 #[track_caller]
 pub fn wait_for_no_process_with(mark: &str, limit: Duration) {
+    wait_for_none(limit, || processes_with(mark));
+}
+
+/// Processes inside a fence around the workspace of this world, whatever they call themselves: those in whose mount
+/// namespace the workspace is a mount of its own.
+pub fn processes_fenced_for(world: &World) -> Vec<(u32, String)> {
+    let ws = world.ws().display().to_string();
+    all_processes()
+        .filter(|(_, folder)| {
+            let mounts = fs::read_to_string(folder.join("mountinfo")).unwrap_or_default();
+            // proc_pid_mountinfo(5): the fifth field is the mount point.
+            mounts.lines().any(|line| line.split(' ').nth(4) == Some(&ws))
+        })
+        .map(|(pid, folder)| (pid, command_line(&folder)))
+        .collect()
+}
+
+/// Waits until no process is left in a fence of this world; panics with the survivors after `limit`.
+#[track_caller]
+pub fn wait_for_no_process_fenced_for(world: &World, limit: Duration) {
+    wait_for_none(limit, || processes_fenced_for(world));
+}
+
+fn all_processes() -> impl Iterator<Item = (u32, PathBuf)> {
+    fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| {
+        let pid = entry.file_name().to_str()?.parse::<u32>().ok()?;
+        Some((pid, entry.path()))
+    })
+}
+
+fn command_line(folder: &Path) -> String {
+    let bytes = fs::read(folder.join("cmdline")).unwrap_or_default();
+    String::from_utf8_lossy(&bytes).replace('\0', " ")
+}
+
+#[track_caller]
+fn wait_for_none(limit: Duration, look: impl Fn() -> Vec<(u32, String)>) {
     let until = Instant::now() + limit;
     loop {
-        let left = processes_with(mark);
+        let left = look();
         if left.is_empty() {
             return;
         }
         assert!(Instant::now() < until, "still alive after {limit:?}: {left:?}");
         std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Waits until a condition holds; panics with `what` after twenty seconds.
+#[track_caller]
+pub fn wait_until(what: &str, condition: impl Fn() -> bool) {
+    let until = Instant::now() + Duration::from_secs(20);
+    while !condition() {
+        assert!(Instant::now() < until, "after 20 s still not: {what}");
+        std::thread::sleep(Duration::from_millis(5));
     }
 }
 

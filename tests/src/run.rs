@@ -1,9 +1,10 @@
 //! Starting the binary, and what came of it.
 
 use std::{
+    ffi::OsString,
     io::{Read, Write},
     path::{Path, PathBuf},
-    process::{Child, Command, ExitStatus, Stdio},
+    process::{Child, ChildStdin, Command, ExitStatus, Stdio},
     time::{Duration, Instant},
 };
 
@@ -18,16 +19,40 @@ pub struct Call<'w> {
     args: Vec<String>,
     env: Vec<(String, String)>,
     cwd: PathBuf,
-    stdin: Vec<u8>,
+    stdin: Input,
+    through: Vec<String>,
+}
+
+/// What a call gets on standard input.
+#[derive(Debug)]
+enum Input {
+    /// These bytes, then the end.
+    Bytes(Vec<u8>),
+    /// A pipe on which nothing ever comes, not even the end.
+    NeverEnds,
 }
 
 /// A call under way.
 #[derive(Debug)]
 pub struct Started {
-    child: Child,
+    child: Guarded,
+    /// Held open on purpose.
+    _stdin: Option<ChildStdin>,
     at: Instant,
     stdout: std::thread::JoinHandle<Vec<u8>>,
     stderr: std::thread::JoinHandle<Vec<u8>>,
+}
+
+/// A process that does not outlive a test that failed while it ran.
+#[derive(Debug)]
+struct Guarded(Child);
+
+impl Drop for Guarded {
+    fn drop(&mut self) {
+        // It has ended already where the test went well.
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
 }
 
 /// A call that ended.
@@ -51,7 +76,8 @@ impl World {
             args: args.iter().map(ToString::to_string).collect(),
             env: Vec::new(),
             cwd: self.path("out"),
-            stdin: Vec::new(),
+            stdin: Input::Bytes(Vec::new()),
+            through: Vec::new(),
         }
     }
 
@@ -103,6 +129,14 @@ impl Call<'_> {
         self
     }
 
+    /// Takes the prompt of [`World::run`] from elsewhere.
+    #[must_use]
+    pub fn with_prompt(mut self, prompt: &Path) -> Self {
+        let at = self.args.iter().position(|a| a == "--prompt").expect("the call has a prompt");
+        prompt.to_str().unwrap().clone_into(&mut self.args[at + 1]);
+        self
+    }
+
     /// Sets a variable.
     #[must_use]
     pub fn env(mut self, name: &str, value: &str) -> Self {
@@ -113,14 +147,28 @@ impl Call<'_> {
     /// Starts it elsewhere.
     #[must_use]
     pub fn cwd(mut self, cwd: &Path) -> Self {
-        self.cwd = cwd.to_owned();
+        cwd.clone_into(&mut self.cwd);
         self
     }
 
     /// Gives it standard input.
     #[must_use]
     pub fn stdin(mut self, bytes: &[u8]) -> Self {
-        self.stdin = bytes.to_vec();
+        self.stdin = Input::Bytes(bytes.to_vec());
+        self
+    }
+
+    /// Gives it a pipe as standard input that stays open and empty while it runs.
+    #[must_use]
+    pub fn stdin_that_never_ends(mut self) -> Self {
+        self.stdin = Input::NeverEnds;
+        self
+    }
+
+    /// Starts it by a program that ends in running the rest of its arguments, such as `nsenter`.
+    #[must_use]
+    pub fn through(mut self, program: &[String]) -> Self {
+        self.through = program.to_vec();
         self
     }
 
@@ -133,14 +181,16 @@ impl Call<'_> {
             classes.push(&fresh);
         }
         classes.extend(&caller.classes);
-        let mut command = if classes.is_empty() {
-            Command::new(world::binary())
-        } else {
-            let mut c = Command::new(world::helper_binary("host-class"));
-            c.args(classes).arg("--").arg(world::binary());
-            c
-        };
+        let mut words: Vec<OsString> = self.through.iter().map(OsString::from).collect();
+        if !classes.is_empty() {
+            words.push(world::helper_binary("host-class").into());
+            words.extend(classes.into_iter().map(OsString::from));
+            words.push("--".into());
+        }
+        words.push(world::binary().into());
+        let mut command = Command::new(&words[0]);
         command
+            .args(&words[1..])
             .args(&self.args)
             .env_clear()
             .env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
@@ -159,14 +209,19 @@ impl Call<'_> {
         let at = Instant::now();
         let mut child = command.spawn().expect("the binary starts");
         let mut stdin = child.stdin.take().unwrap();
-        let input = self.stdin;
-        std::thread::spawn(move || {
-            // A binary that ends before it reads all is what some tests are about.
-            let _ = stdin.write_all(&input);
-        });
+        let held = match self.stdin {
+            Input::NeverEnds => Some(stdin),
+            Input::Bytes(input) => {
+                std::thread::spawn(move || {
+                    // A binary that ends before it reads all is what some tests are about.
+                    let _unread = stdin.write_all(&input);
+                });
+                None
+            }
+        };
         let stdout = slurp(child.stdout.take().unwrap());
         let stderr = slurp(child.stderr.take().unwrap());
-        Started { child, at, stdout, stderr }
+        Started { child: Guarded(child), _stdin: held, at, stdout, stderr }
     }
 
     /// Starts it and waits for its end, at most a minute.
@@ -186,28 +241,28 @@ fn slurp(mut from: impl Read + Send + 'static) -> std::thread::JoinHandle<Vec<u8
 impl Started {
     /// Its pid.
     pub fn pid(&self) -> u32 {
-        self.child.id()
+        self.child.0.id()
     }
 
     /// Sends it a signal.
     pub fn signal(&self, signal: rustix::process::Signal) {
-        let pid = rustix::process::Pid::from_raw(i32::try_from(self.child.id()).unwrap()).unwrap();
+        let pid = rustix::process::Pid::from_raw(i32::try_from(self.child.0.id()).unwrap()).unwrap();
         rustix::process::kill_process(pid, signal).unwrap();
     }
 
     /// Whether it has ended.
     pub fn has_ended(&mut self) -> bool {
-        self.child.try_wait().unwrap().is_some()
+        self.child.0.try_wait().unwrap().is_some()
     }
 
     /// Waits for its end; panics after `limit`.
     pub fn wait(mut self, limit: Duration) -> Ended {
         let status = loop {
-            if let Some(status) = self.child.try_wait().unwrap() {
+            if let Some(status) = self.child.0.try_wait().unwrap() {
                 break status;
             }
             if self.at.elapsed() > limit {
-                let _ = self.child.kill();
+                drop(self.child.0.kill());
                 panic!("the binary did not end within {limit:?}");
             }
             std::thread::sleep(Duration::from_millis(5));
