@@ -1,6 +1,8 @@
 //! How a run can end: statuses, exit codes, boundaries and causes. Closed lists, the same in code, receipts and
 //! documentation.
 
+use std::path::{Path, PathBuf};
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -252,17 +254,27 @@ pub struct Refusal {
     pub status: Option<Status>,
     /// Why.
     pub cause: Box<Cause>,
+    /// The file or folder it is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<PathBuf>,
 }
 
 impl Refusal {
     /// A refusal that ends a run with a status and a receipt.
     pub fn new(status: Status, cause: Cause) -> Self {
-        Self { status: Some(status), cause: Box::new(cause) }
+        Self { status: Some(status), cause: Box::new(cause), path: None }
     }
 
     /// A usage error: the order cannot be carried out as it stands, and nothing was created.
     pub fn usage(cause: Cause) -> Self {
-        Self { status: None, cause: Box::new(cause) }
+        Self { status: None, cause: Box::new(cause), path: None }
+    }
+
+    /// Names the file or folder it is about.
+    #[must_use]
+    pub fn with_path(mut self, path: &Path) -> Self {
+        self.path = Some(path.to_owned());
+        self
     }
 
     /// The exit code of the process.

@@ -138,8 +138,11 @@ impl JournalError {
         match self.errno.map(Errno::from_raw_os_error) {
             Some(Errno::NOSPC | Errno::DQUOT) => Some("make room on that file system"),
             Some(Errno::ROFS) => Some("that file system is mounted read-only; name a path elsewhere"),
-            Some(Errno::ACCESS) if self.kind == ErrorKind::Storage => {
+            Some(Errno::ACCESS | Errno::PERM) if self.kind == ErrorKind::Storage => {
                 Some("give the user who runs Stockade the right to that folder")
+            }
+            Some(Errno::NOTDIR | Errno::LOOP | Errno::EXIST) if self.kind == ErrorKind::Storage => {
+                Some("something else stands where a folder is needed; move it away")
             }
             _ => self.kind.hint(),
         }

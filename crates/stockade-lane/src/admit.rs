@@ -56,9 +56,14 @@ pub(crate) struct Admitted {
 pub(crate) fn admit(request: &LaneRequest, session: &str, listener: Listener) -> Result<Admitted, Refusal> {
     let profile = profile(request)?;
     let prompt = prompt(&request.prompt)?;
-    if let Some(command) =
-        stockade_providers::command_in_prompt(&profile.profile, &String::from_utf8_lossy(&prompt))
-    {
+    let text = text_of(&prompt)?;
+    if text.trim().is_empty() {
+        return Err(Refusal::usage(
+            usage("prompt-empty", "prompt", "the prompt is empty".to_owned())
+                .with_remedy("write what the agent is to do into the file named by `--prompt`"),
+        ));
+    }
+    if let Some(command) = stockade_providers::command_in_prompt(&profile.profile, text) {
         return Err(Refusal::usage(
             usage(
                 "prompt-is-command",
@@ -133,6 +138,7 @@ fn io_refusal(code: &str, step: &str, what: &str, path: &Path, e: &std::io::Erro
             .with_errno(e.raw_os_error().unwrap_or(0))
             .with_remedy("check the path and its permissions"),
     )
+    .with_path(path)
 }
 
 /// The reason of an error without its number, which stands beside it.
@@ -203,6 +209,24 @@ fn prompt(source: &PromptSource) -> Result<Vec<u8>, Refusal> {
     }
 }
 
+/// The prompt as text. It reaches the model inside JSON, which holds nothing else: an agent would refuse or change it.
+fn text_of(prompt: &[u8]) -> Result<&str, Refusal> {
+    std::str::from_utf8(prompt).map_err(|e| {
+        Refusal::usage(
+            usage(
+                "prompt-not-text",
+                "prompt",
+                format!(
+                    "the prompt is not UTF-8 from byte {} of {} on, and a model is sent only text",
+                    e.valid_up_to(),
+                    prompt.len()
+                ),
+            )
+            .with_remedy("convert it to UTF-8, or put the material into a file of the workspace"),
+        )
+    })
+}
+
 fn instructions(path: &Path) -> Result<String, Refusal> {
     let bytes = read_bounded("instructions", "instructions", path, INSTRUCTIONS_LIMIT_BYTES)?;
     String::from_utf8(bytes).map_err(|_| {
@@ -225,7 +249,8 @@ fn read_bounded(code: &str, what: &str, path: &Path, limit: u64) -> Result<Vec<u
                 format!("{what} `{}` is not a regular file", path.display()),
             )
             .with_remedy("name a file"),
-        ));
+        )
+        .with_path(path));
     }
     let limit = limit.min(PROMPT_LIMIT_BYTES.max(INSTRUCTIONS_LIMIT_BYTES));
     if meta.len() > limit {
@@ -236,7 +261,8 @@ fn read_bounded(code: &str, what: &str, path: &Path, limit: u64) -> Result<Vec<u
                 format!("{what} `{}` has {} bytes; at most {limit} are taken", path.display(), meta.len()),
             )
             .with_remedy("put the material into files of the workspace and name them in the prompt"),
-        ));
+        )
+        .with_path(path));
     }
     let mut bytes = Vec::new();
     file.take(limit).read_to_end(&mut bytes).map_err(|e| unreadable(&e))?;
@@ -254,6 +280,7 @@ fn canonical(step: &str, path: &Path) -> Result<PathBuf, Refusal> {
             .with_errno(e.raw_os_error().unwrap_or(0))
             .with_remedy("check the path"),
         )
+        .with_path(path)
     })?;
     if found.to_str().is_none() {
         return Err(Refusal::usage(
@@ -269,8 +296,9 @@ fn exposed(step: &str, paths: &[PathBuf], homes: &[PathBuf], state: &Path) -> Re
         .iter()
         .map(|p| {
             let found = canonical(step, p)?;
-            exposure::check(&found, homes, state)
-                .map_err(|e| Refusal::usage(usage(e.code, step, e.message).with_remedy(e.remedy)))?;
+            exposure::check(&found, homes, state).map_err(|e| {
+                Refusal::usage(usage(e.code, step, e.message).with_remedy(e.remedy)).with_path(p)
+            })?;
             Ok(found)
         })
         .collect()
@@ -318,7 +346,8 @@ fn workspace(
         return Err(Refusal::usage(
             usage("cwd-no-folder", "cwd", format!("`{}` is not a folder", path.display()))
                 .with_remedy("name the folder the agent is to work in"),
-        ));
+        )
+        .with_path(&path));
     }
     let mut objections = place_objections(&path, homes, &request.state_root);
     let unreadable = |e: &stockade_journal::JournalError| {

@@ -20,6 +20,7 @@ use stockade_core::{
     survey::Survey,
 };
 use stockade_fence::{Proof, TreeEnd};
+use stockade_gateway::Upstream;
 
 use crate::{
     admit::{Admitted, sha256_hex},
@@ -181,6 +182,7 @@ pub(crate) fn conclude(
     let (judge, run, storage_error) = recorder.into_parts();
     let mut receipt = interrupted(request, admitted, paths);
     let mut answer = None;
+    let path = verdict.as_ref().err().and_then(|refusal| refusal.path.clone());
     match (verdict, judge) {
         (Err(refusal), _) => refused(&mut receipt, &refusal, facts),
         (Ok(()), Some(judge)) => {
@@ -205,7 +207,7 @@ pub(crate) fn conclude(
         receipt.digests.insert("answer".to_owned(), sha256_hex(text.as_bytes()));
     }
     deliver(&mut receipt, answer.as_deref(), reserved, run);
-    LaneOutcome { receipt, answer }
+    LaneOutcome { receipt, answer, path }
 }
 
 fn refused(receipt: &mut Receipt, refusal: &Refusal, facts: &Facts) {
@@ -226,12 +228,11 @@ fn judged(receipt: &mut Receipt, ending: Ending, facts: &Facts) {
     receipt.status = ending.status;
     receipt.error = ending.cause.as_ref().map(error_text);
     receipt.cause = ending.cause;
-    // What hides the way to the endpoint may be somebody else's fence, which the caller has to know to look at.
     if receipt.status == Status::ProviderUnreachable
-        && facts.survey.as_ref().is_some_and(|s| s.outer.is_present())
+        && let Some(why) = shut_in(facts)
         && let Some(cause) = receipt.cause.take()
     {
-        let mut cause = cause.with_evidence("Stockade itself runs inside another sandbox");
+        let mut cause = cause.with_evidence(why);
         cause.boundary = Boundary::ParentSandbox;
         receipt.cause = Some(cause);
     }
@@ -264,6 +265,20 @@ fn judged(receipt: &mut Receipt, ending: Ending, facts: &Facts) {
         ModelEvidence::None => None,
     };
     receipt.model_identity = Some(identity);
+}
+
+/// What hides the way to the endpoint may be somebody else's fence, which the caller has to know to look at: a filter, a
+/// Landlock domain, or a network without any way out.
+fn shut_in(facts: &Facts) -> Option<&'static str> {
+    if facts.survey.as_ref().is_some_and(|s| s.outer.is_present()) {
+        return Some("Stockade itself runs inside another sandbox");
+    }
+    let endpoint = facts.plan.as_ref().and_then(|p| Upstream::parse(&p.endpoint.url).ok())?;
+    // One line is the header; a network namespace that was left empty has no other, and no IPv6 route but loopback's.
+    let routes = std::fs::read_to_string("/proc/self/net/route").ok()?.lines().count();
+    let v6 = std::fs::read_to_string("/proc/self/net/ipv6_route").unwrap_or_default();
+    let shut = routes <= 1 && v6.lines().all(|l| l.ends_with(" lo"));
+    (shut && !endpoint.is_loopback()).then_some("this process's network has no route out")
 }
 
 fn measured(receipt: &mut Receipt, facts: &Facts) {

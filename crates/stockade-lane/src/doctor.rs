@@ -164,7 +164,7 @@ fn guarantees(
     let decoys = Scratch::make(scratch_path(&format!("{id}-decoys")))?;
     let host = place::HostPaths { home: home.path(), decoys: decoys.path() };
     let proven = place::build(&plan, survey, host, OwnBinary::Absent)
-        .and_then(|fence| place::prove(fence, &plan, host));
+        .and_then(|fence| place::prove(fence, &plan, survey, host));
     let (proof, broken) = match proven {
         Ok(proven) => {
             proven.fence.close(std::time::Duration::from_secs(5));

@@ -26,13 +26,24 @@ impl PrivateHome {
     pub(crate) fn stage(state: &State, plan: &LaunchPlan, prompt: &[u8]) -> Result<Self, Refusal> {
         let path = state.create_home(&plan.session).map_err(|e| storage::refusal(&e))?;
         let home = Self { path };
+        match home.fill(plan, prompt) {
+            Ok(()) => Ok(home),
+            Err(refusal) => {
+                // What cannot be removed either is left for `stockade gc`; the failure that came first is the one to tell.
+                let _left = home.remove();
+                Err(refusal)
+            }
+        }
+    }
+
+    fn fill(&self, plan: &LaunchPlan, prompt: &[u8]) -> Result<(), Refusal> {
         for (relative, content) in &plan.home_files {
-            home.put(relative, content.as_bytes())?;
+            self.put(relative, content.as_bytes())?;
         }
-        if let Some(file) = &plan.prompt.file {
-            home.put(file, prompt)?;
+        match &plan.prompt.file {
+            Some(file) => self.put(file, prompt),
+            None => Ok(()),
         }
-        Ok(home)
     }
 
     /// Where it is.
@@ -81,6 +92,7 @@ fn failed(step: &str, path: &Path, e: &std::io::Error) -> Refusal {
             format!("`{}` cannot be made: {}", path.display(), crate::admit::reason(e)),
         )
         .with_errno(e.raw_os_error().unwrap_or(0))
-        .with_remedy("make room in the state directory, or name another with `STOCKADE_STATE`"),
+        .with_remedy("make room in the state directory, or name another with `XDG_STATE_HOME`"),
     )
+    .with_path(path)
 }

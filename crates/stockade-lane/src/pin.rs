@@ -66,12 +66,16 @@ pub(crate) fn refused(e: &PinError) -> Refusal {
             None => cause,
         }
     };
-    match e.kind() {
+    let refusal = match e.kind() {
         PinErrorKind::Usage => Refusal::usage(cause("executable", Boundary::Order)),
         PinErrorKind::Unavailable | PinErrorKind::Unreachable => {
             Refusal::new(Status::UnavailableCli, cause("not-provisioned", Boundary::Executable))
         }
         PinErrorKind::Storage => Refusal::new(Status::StorageFailed, cause("storage", Boundary::Storage)),
         _ => Refusal::new(Status::ExecutableRefused, cause("executable-refused", Boundary::Executable)),
+    };
+    match e.path() {
+        Some(path) => refusal.with_path(path),
+        None => refusal,
     }
 }

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use rustix::io::Errno;
 use stockade_core::{
     guarantee::Guarantee,
     mode::{AccessMode, NetworkPolicy},
@@ -11,8 +12,8 @@ use stockade_core::{
     survey::Survey,
 };
 use stockade_fence::{
-    Bind, BindAccess, BindOwner, Fence, FenceError, FenceNetwork, FenceSpec, Identity, OwnBinary, Proof,
-    ProofRequest, WorkspaceProof,
+    Bind, BindAccess, BindOwner, Expectation, Fence, FenceError, FenceNetwork, FenceSpec, Identity,
+    OwnBinary, Proof, ProofError, ProofRequest, WorkspaceProof,
 };
 
 /// A fence that is built and proven.
@@ -57,6 +58,7 @@ pub(crate) fn build(
 pub(crate) fn prove(
     mut fence: Fence,
     plan: &LaunchPlan,
+    survey: &Survey,
     paths: HostPaths<'_>,
 ) -> Result<ProvenFence, Refusal> {
     let request = ProofRequest {
@@ -77,15 +79,40 @@ pub(crate) fn prove(
     };
     match fence.prove(&request) {
         Ok(proof) => Ok(ProvenFence { fence, proof }),
-        Err(e) => Err(Refusal::new(
-            Status::SandboxUnavailable,
-            Cause::new("canary", Boundary::Fence, "prove", format!("the fence does not hold: {e}"))
-                .with_evidence(format!("rung {}", plan.rung.id()))
-                .with_remedy(
-                    "this is a defect of the host or of Stockade: run `stockade doctor` and report it",
-                ),
-        )),
+        Err(e) => Err(unproven(plan, survey, &e)),
     }
+}
+
+/// A canary that got through is a hole; one that had no room to write says nothing about the fence. A positive control that fails is the host's doing: where even the runner cannot
+/// reach a decoy, a denial inside would prove nothing.
+fn unproven(plan: &LaunchPlan, survey: &Survey, e: &ProofError) -> Refusal {
+    if let Some(errno) = full_disk(e) {
+        let cause = Cause::new("storage-failed", Boundary::Storage, "prove", format!("a disk is full: {e}"))
+            .with_errno(errno)
+            .with_remedy("make room on the file systems of the state directory and the workspace");
+        return Refusal::new(Status::StorageFailed, cause);
+    }
+    let cause = match e {
+        ProofError::Control { name, errno } => {
+            let boundary = if survey.outer.is_present() { Boundary::ParentSandbox } else { Boundary::Host };
+            Cause::new("positive-control", boundary, format!("control of {name}"), e.to_string())
+                .with_errno(*errno)
+                .with_remedy(
+                    "the canaries need a loopback network and a /proc of this host: bring `lo` up, or start Stockade \
+                     outside the sandbox that took them away",
+                )
+        }
+        _ => Cause::new("canary", Boundary::Fence, "prove", format!("the fence does not hold: {e}"))
+            .with_remedy("this is a defect of the host or of Stockade: run `stockade doctor` and report it"),
+    };
+    Refusal::new(Status::SandboxUnavailable, cause.with_evidence(format!("rung {}", plan.rung.id())))
+}
+
+/// The error number of a canary that was allowed to write and found no room.
+fn full_disk(e: &ProofError) -> Option<i32> {
+    let ProofError::Canary(result) = e else { return None };
+    let errno = result.inside.filter(|_| result.expected == Expectation::Works)?;
+    matches!(Errno::from_raw_os_error(errno), Errno::NOSPC | Errno::DQUOT).then_some(errno)
 }
 
 fn identity(plan: &LaunchPlan, survey: &Survey) -> Result<Identity, Refusal> {

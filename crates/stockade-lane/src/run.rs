@@ -12,6 +12,7 @@ use stockade_core::{
     changes::Changes,
     event::{EventKind, Source},
     judge::Judge,
+    mode::AccessMode,
     order::Pin,
     plan::{LaunchPlan, plan},
     receipt::Receipt,
@@ -55,6 +56,8 @@ pub struct LaneOutcome {
     pub receipt: Receipt,
     /// The answer, whole or partial.
     pub answer: Option<String>,
+    /// The file or folder that a refusal is about.
+    pub path: Option<PathBuf>,
 }
 
 /// Runs one lane. `Err` is a usage error: nothing was created.
@@ -95,6 +98,7 @@ pub async fn run(
         EventKind::RunStarted { run: id, version: env!("CARGO_PKG_VERSION").to_owned() },
     );
     let mut facts = Facts::default();
+    let own = reserved.paths();
     let verdict = caught(carry_out(
         request,
         &mut admitted,
@@ -107,6 +111,9 @@ pub async fn run(
         &mut facts,
     ))
     .await;
+    // The caller's own files may lie in a read-only workspace: they are no change of the agent's.
+    let workspace = &admitted.order.workspace.path;
+    facts.changes.files.retain(|f| !own.contains(&workspace.join(&f.path)));
     Ok(conclude::conclude(request, &admitted, &paths, reserved, recorder, &facts, verdict, clock))
 }
 
@@ -139,6 +146,12 @@ pub(crate) struct Reserved {
     pub(crate) receipt: Option<Reservation>,
 }
 
+impl Reserved {
+    fn paths(&self) -> Vec<PathBuf> {
+        [&self.output, &self.receipt].into_iter().flatten().map(|r| r.path().to_owned()).collect()
+    }
+}
+
 fn reserve(
     request: &LaneRequest,
     admitted: &Admitted,
@@ -146,7 +159,12 @@ fn reserve(
     run: &RunDir,
 ) -> Result<Reserved, Refusal> {
     let mut writable = admitted.order.writes.clone();
-    writable.push(admitted.order.workspace.path.clone());
+    let workspace = &admitted.order.workspace;
+    // A folder that is refused as a workspace is never shown to anybody, and the refusal needs its receipt.
+    let is_refused = workspace.objections.iter().any(|o| o.modes.contains(&admitted.order.mode));
+    if admitted.order.mode == AccessMode::IsolatedWrite && !is_refused {
+        writable.push(workspace.path.clone());
+    }
     let bytes = conclude::receipt_bytes(&conclude::interrupted(request, admitted, paths));
     let absolute = |p: &Option<PathBuf>| p.as_deref().map(conclude::absolute);
     let (output, receipt) = (absolute(&request.output), absolute(&request.receipt));
@@ -263,7 +281,7 @@ async fn in_fence(
     let host = place::HostPaths { home: home.path(), decoys: decoys.path() };
     let fence = place::build(plan, survey, host, OwnBinary::Absent)?;
     fault::point("fence-built");
-    let proven = place::prove(fence, plan, host)?;
+    let proven = place::prove(fence, plan, survey, host)?;
     drop(decoys);
     let mut fence = proven.fence;
     let build = fence.facts().elapsed;

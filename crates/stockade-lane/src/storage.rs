@@ -5,7 +5,7 @@ use stockade_journal::{ErrorKind, JournalError};
 
 /// A failure of the journal as a refusal: usage errors create nothing, the rest is `storage-failed`.
 pub(crate) fn refusal(e: &JournalError) -> Refusal {
-    match e.kind() {
+    let refusal = match e.kind() {
         ErrorKind::Exists
         | ErrorKind::SamePath
         | ErrorKind::InsideWritableRoot
@@ -16,5 +16,6 @@ pub(crate) fn refusal(e: &JournalError) -> Refusal {
         | ErrorKind::StateRefused
         | ErrorKind::Malformed
         | ErrorKind::InUse => Refusal::new(Status::StorageFailed, e.cause()),
-    }
+    };
+    refusal.with_path(e.path())
 }

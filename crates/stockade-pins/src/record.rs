@@ -14,8 +14,8 @@ use crate::verify::{check_owner, stat};
 
 /// The record's name in the folder of a version.
 pub(crate) const RECORD_NAME: &str = "pin.json";
-/// The remedy for a record that cannot be used.
-const AGAIN: &str = "provision it again";
+/// The remedy for a record or an executable that cannot be trusted.
+pub(crate) const AGAIN: &str = "install it again with `stockade provision`";
 const SCHEMA_VERSION: u32 = 1;
 const MAX_RECORD_BYTES: u64 = 256 * 1024;
 

@@ -205,7 +205,7 @@ fn not_a_folder(path: &Path, errno: Errno) -> PinError {
     match errno {
         Errno::LOOP | Errno::NOTDIR => PinError::os(PinErrorKind::Refused, Step::OpenExecutable, path, errno)
             .hinted(
-                "a symbolic link or a file stands where a folder should be; remove it and provision again",
+                "a symbolic link or a file stands where a folder should be; remove it, then use `stockade provision`",
             ),
         _ => PinError::storage(Step::OpenState, path, errno),
     }

@@ -13,7 +13,7 @@ use crate::digest::Sha256Digest;
 use crate::error::{PinError, PinErrorKind, Step};
 use crate::install::read_some;
 use crate::kind::{PinKind, RuntimeFacts};
-use crate::record::{RECORD_NAME, Record, RecordedFile};
+use crate::record::{AGAIN, RECORD_NAME, Record, RecordedFile};
 use crate::stamp::Stamp;
 use crate::store::{Installed, Store};
 use crate::{CHUNK_BYTES, MAX_FILE_BYTES};
@@ -148,8 +148,10 @@ fn check_file(folder: &Folder, file: &RecordedFile, effort: Effort) -> Result<Ch
     let path = folder.path().join(&file.path);
     let open = folder.open_file(&file.path).map_err(|errno| {
         let hint = match errno {
-            Errno::LOOP => "a symbolic link stands where the file should be; provision again",
-            _ => "provision again",
+            Errno::LOOP => {
+                "a symbolic link stands where the file should be; install it again with `stockade provision`"
+            }
+            _ => AGAIN,
         };
         PinError::os(PinErrorKind::Refused, Step::OpenExecutable, &path, errno).hinted(hint)
     })?;
@@ -236,7 +238,7 @@ pub(crate) fn check_owner(stat: &Stat, path: &Path) -> Result<(), PinError> {
 }
 
 pub(crate) fn refused(path: &Path, detail: String) -> PinError {
-    PinError::new(PinErrorKind::Refused, Step::CheckExecutable, detail).at(path).hinted("provision it again")
+    PinError::new(PinErrorKind::Refused, Step::CheckExecutable, detail).at(path).hinted(AGAIN)
 }
 
 /// Replaces the record by one with the stamps of today.

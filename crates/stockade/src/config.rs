@@ -148,6 +148,7 @@ fn read_file(path: &Path) -> Result<Option<ConfigFile>, CliError> {
             format!("`{}` cannot be read: {e}", path.display()),
             "check its permissions",
         )
+        .about(path)
     };
     match std::fs::metadata(path) {
         Ok(meta) if meta.len() > CONFIG_LIMIT_BYTES => {
@@ -155,7 +156,8 @@ fn read_file(path: &Path) -> Result<Option<ConfigFile>, CliError> {
                 "config-too-large",
                 format!("`{}` has {} bytes", path.display(), meta.len()),
                 "a config file has a megabyte at most",
-            ));
+            )
+            .about(path));
         }
         Ok(_) => {}
         Err(e) if e.kind() == std::io::ErrorKind::NotFound || e.raw_os_error() == Some(20) => {
@@ -171,6 +173,7 @@ fn read_file(path: &Path) -> Result<Option<ConfigFile>, CliError> {
             format!("`{}` line {line}: {}", path.display(), e.message()),
             "correct that line; unknown keys are errors",
         )
+        .about(path)
     })
 }
 

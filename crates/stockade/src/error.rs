@@ -1,6 +1,6 @@
 //! Errors as a user meets them: what failed, why, and what to do.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use stockade_core::status::{Boundary, Cause, Refusal, exit_code};
@@ -46,6 +46,12 @@ impl CliError {
         }
     }
 
+    /// Names the file or folder it is about.
+    pub(crate) fn about(mut self, path: &Path) -> Self {
+        self.shown.path = Some(path.to_owned());
+        self
+    }
+
     /// Adds what to do.
     pub(crate) fn hinted(mut self, hint: impl Into<String>) -> Self {
         self.shown.hint = Some(hint.into());
@@ -71,7 +77,9 @@ impl CliError {
 
 impl From<Refusal> for CliError {
     fn from(refusal: Refusal) -> Self {
-        Self::of_cause(refusal.exit_code(), &refusal.cause)
+        let mut error = Self::of_cause(refusal.exit_code(), &refusal.cause);
+        error.shown.path = refusal.path;
+        error
     }
 }
 

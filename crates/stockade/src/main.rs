@@ -12,6 +12,7 @@ mod world;
 use std::process::ExitCode;
 
 use clap::Parser as _;
+use stockade_core::status::exit_code;
 
 use crate::{
     cli::{Cli, Command, ReceiptCommand},
@@ -41,11 +42,19 @@ fn main() -> ExitCode {
     }
 }
 
-/// Help and version go to standard output and are no errors; everything else is a usage error.
+/// Help and version go to standard output and are no errors; everything else is a usage error, in the form of every other
+/// error where `--json` was among the arguments.
 fn usage(e: &clap::Error) -> ExitCode {
+    if e.use_stderr() && std::env::args_os().any(|a| a == "--json") {
+        let text = e.render().to_string();
+        let (message, hint) = text.split_once("\n\n").unwrap_or((&text, ""));
+        let message = message.trim_start_matches("error: ").split_whitespace().collect::<Vec<_>>().join(" ");
+        render::error(&CliError::usage("arguments", message, hint.trim()), true);
+        return ExitCode::from(exit_code::USAGE);
+    }
     // A closed pipe is no reason to fail a help text.
     drop(e.print());
-    if e.use_stderr() { ExitCode::from(stockade_core::status::exit_code::USAGE) } else { ExitCode::SUCCESS }
+    if e.use_stderr() { ExitCode::from(exit_code::USAGE) } else { ExitCode::SUCCESS }
 }
 
 fn dispatch(cli: Cli, world: &World) -> Result<u8, CliError> {

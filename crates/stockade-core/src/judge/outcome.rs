@@ -1,8 +1,11 @@
 //! From the fold to the ending.
 
 use super::{
-    AgentExit, Ending, ModelEvidence, Terminal, TerminalKind, fold::Fold, output_cause,
-    terminal::permission_cancelled, wire::Failure,
+    AgentExit, Ending, ModelEvidence, Terminal, TerminalKind,
+    fold::Fold,
+    output_cause,
+    terminal::permission_cancelled,
+    wire::{Failure, stated_in_words},
 };
 use crate::{
     changes::Changes,
@@ -30,18 +33,7 @@ pub(super) fn ending(
         }
         Some(TerminalKind::AgentError { text, http_status }) => agent_error(&fold, &text, http_status),
         Some(TerminalKind::AgentCancelled) => agent_cancelled(&fold),
-        Some(TerminalKind::RetryStorm) => match fold.failure() {
-            Some(f) => wire_verdict(f),
-            None => failed(
-                Status::ProviderError,
-                Cause::new(
-                    "retry-storm",
-                    Boundary::Model,
-                    "retries",
-                    "the agent went on retrying a failing request",
-                ),
-            ),
-        },
+        Some(TerminalKind::RetryStorm) => retry_storm(&fold),
         None => without_result(&fold, exit, text),
     };
     let mut notes = fold.notes.clone();
@@ -220,10 +212,32 @@ fn agent_error(fold: &Fold, text: &str, http_status: Option<u16>) -> Verdict {
     }
     match http_status {
         Some(http) if http >= 400 => wire_verdict(&Failure::stated_by_agent(http, text)),
+        _ if fold.last_turn.is_none()
+            && let Some((status, cause)) = stated_in_words(text) =>
+        {
+            failed(status, cause)
+        }
         _ => failed(
             Status::ProviderError,
             Cause::new("unclassified", Boundary::Model, "agent", "the agent stated an error")
                 .with_evidence(text),
+        ),
+    }
+}
+
+/// The gateway ended a retry storm: what failed on the wire is the reason.
+fn retry_storm(fold: &Fold) -> Verdict {
+    match (fold.failure(), stream_cut(fold)) {
+        (Some(f), _) => wire_verdict(f),
+        (None, Some(cause)) => failed(Status::IncompleteOutput, cause),
+        (None, None) => failed(
+            Status::ProviderError,
+            Cause::new(
+                "retry-storm",
+                Boundary::Model,
+                "retries",
+                "the agent went on retrying a failing request",
+            ),
         ),
     }
 }

@@ -17,6 +17,31 @@ pub(super) struct Failure {
     error: Option<String>,
 }
 
+/// Words by which an agent says that the service is busy, where nothing was seen on the wire.
+const BUSY_WORDS: [&str; 4] = ["server busy", "overloaded", "rate limit", "too many requests"];
+
+/// Words by which an agent says that a quota is used up, where nothing was seen on the wire. Fewer than those of a 429,
+/// because an agent's error may be about anything.
+const STATED_QUOTA_WORDS: [&str; 5] =
+    ["exceeded your", "insufficient_quota", "usage limit", "spend limit", "out of usage"];
+
+/// What the agent's own words say about the service, where the wire is silent; `None`: nothing that is known.
+pub(super) fn stated_in_words(text: &str) -> Option<(Status, Cause)> {
+    let lower = text.to_lowercase();
+    let says = |words: &[&str]| words.iter().any(|w| lower.contains(w));
+    let make = |status, code: &str, message: &str| {
+        Some((status, Cause::new(code, Boundary::Model, "agent", message).with_evidence(text)))
+    };
+    if lower.contains("not your limit") || says(&BUSY_WORDS) {
+        return make(Status::ProviderBusy, "busy", "the agent says that the service is busy")
+            .map(|(status, cause)| (status, cause.with_remedy("try again later")));
+    }
+    if says(&STATED_QUOTA_WORDS) {
+        return make(Status::UsageExhausted, "quota", "the agent says that the quota is used up");
+    }
+    None
+}
+
 /// Words by which a 429 says that a quota is used up, not that the service is busy for a moment.
 const QUOTA_WORDS: [&str; 8] =
     ["quota", "usage limit", "billing", "credit", "spend limit", "out of usage", "monthly", "weekly limit"];

@@ -77,6 +77,7 @@ fn sink(events: Option<&PathBuf>, to_stdout: bool) -> Result<EventSink, CliError
             format!("`{}` cannot be made for events: {e}", path.display()),
             "name a file that is not there yet, in a folder that is",
         )
+        .about(path)
     })
 }
 
@@ -97,8 +98,16 @@ fn deliver(
         let end = if answer.ends_with('\n') { "" } else { "\n" };
         render::out(&format!("{answer}{end}"))?;
     }
-    if verbosity > Verbosity::Quiet || receipt.cause.is_some() {
-        render::say(&ending(receipt));
+    match &receipt.cause {
+        // A program that reads the receipt reads errors in the one form that errors have.
+        Some(cause) if json => {
+            let mut error = CliError::of_cause(receipt.status.exit_code(), cause);
+            error.shown.path.clone_from(&outcome.path);
+            render::error(&error, true);
+        }
+        Some(_) => render::say(&ending(receipt)),
+        None if verbosity > Verbosity::Quiet => render::say(&ending(receipt)),
+        None => {}
     }
     Ok(())
 }

@@ -52,6 +52,24 @@ fn every_outcome_that_an_agent_states() {
 }
 
 #[test]
+fn an_agents_words_about_the_service_count_where_the_wire_is_silent() {
+    for (text, status, cause) in [
+        ("You have exceeded your monthly quota", Status::UsageExhausted, "quota"),
+        ("insufficient_quota: pay first", Status::UsageExhausted, "quota"),
+        ("Server busy, this is not your limit", Status::ProviderBusy, "busy"),
+        ("overloaded_error: try later", Status::ProviderBusy, "busy"),
+        ("flux capacitor misaligned (E4711)", Status::ProviderError, "unclassified"),
+        ("write: Disk quota exceeded", Status::ProviderError, "unclassified"),
+    ] {
+        let ending = run().errs(text, None).finish(code(1));
+        assert_ends(text, &ending, status, cause);
+        assert_eq!(ending.cause.unwrap().evidence, [text]);
+        let answered = answered().errs(text, None).finish(code(1));
+        assert_ends("the wire saw an answer", &answered, Status::ProviderError, "unclassified");
+    }
+}
+
+#[test]
 fn an_agent_that_ends_without_a_word_about_it() {
     check(vec![
         ("nothing at all, exit 0", run(), code(0), Status::NoResult, "nothing-done"),
