@@ -30,6 +30,7 @@ const GATE: f64 = 2.0;
 
 pub(crate) fn run(purpose: Purpose) -> Result<()> {
     let setting = Setting::make()?;
+    let load = report::load();
     let stub = added(&setting, &setting.stub, 21)?;
     let turn = added(&setting, &setting.agent, 15)?;
     let refusal_ms = median((0..15).map(|_| refusal(&setting)).collect::<Result<_>>()?);
@@ -42,7 +43,7 @@ pub(crate) fn run(purpose: Purpose) -> Result<()> {
     ];
     println!("{}", report::table(&rows));
     match purpose {
-        Purpose::Record => report::write(&rows),
+        Purpose::Record => report::write(&rows, &load),
         Purpose::Gate => {
             let over: Vec<&str> = rows.iter().filter(|r| r.value > r.budget * GATE).map(|r| r.name).collect();
             ensure!(over.is_empty(), "over {GATE} times the budget: {}", over.join("; "));

@@ -50,8 +50,14 @@ pub(super) fn table(rows: &[Row]) -> String {
     out
 }
 
+/// The load of the last minute, as the kernel tells it.
+pub(super) fn load() -> String {
+    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    text.split(' ').next().unwrap_or_default().to_owned()
+}
+
 /// Writes the rows into the documentation.
-pub(super) fn write(rows: &[Row]) -> Result<()> {
+pub(super) fn write(rows: &[Row], load: &str) -> Result<()> {
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let processors = std::thread::available_parallelism().map_or(0, std::num::NonZero::get);
     let text = format!(
@@ -60,7 +66,8 @@ pub(super) fn write(rows: &[Row]) -> Result<()> {
          home, without fence and gateway. Interleaved pairs, medians; *counted* is the median of the differences (or, where\n\
          there is nothing to compare with, the median itself). Written by `cargo xtask bench`; `cargo xtask test` fails\n\
          when anything takes more than twice its budget.\n\n\
-         Absolute numbers are of one machine (kernel {}, {processors} processors); ratios travel better.\n\n{}",
+         Absolute numbers are of one machine (kernel {}, {processors} processors, load {load} before\n\
+         the start: on a busy machine every number grows); ratios travel better.\n\n{}",
         kernel.trim(),
         table(rows)
     );

@@ -22,6 +22,8 @@ printf '%s\n' '{"type":"system","subtype":"init","session_id":"stub","model":"gr
 
 /// Where everything is.
 pub(super) struct Setting {
+    /// Removed with the setting.
+    _scratch: tempfile::TempDir,
     pub(super) folder: PathBuf,
     pub(super) binary: PathBuf,
     pub(super) host_class: PathBuf,
@@ -38,10 +40,9 @@ pub(super) struct Subject {
 
 impl Setting {
     pub(super) fn make() -> Result<Self> {
-        let folder = repository::target().join("bench");
-        if folder.exists() {
-            fs::remove_dir_all(&folder).with_context(|| format!("removing {}", folder.display()))?;
-        }
+        // Outside this repository: an agent that finds itself inside one starts git, and in the fence it does not.
+        let scratch = tempfile::Builder::new().prefix("stockade-bench-").tempdir_in("/var/tmp")?;
+        let folder = scratch.path().to_owned();
         let workspace = folder.join("workspace");
         fs::create_dir_all(&workspace).with_context(|| format!("making {}", workspace.display()))?;
         write(&workspace.join("README.md"), "Nothing to see.\n")?;
@@ -67,6 +68,7 @@ impl Setting {
         ]))?;
         let model = ScriptedModel::start(&binary, &scenario)?;
         let setting = Self {
+            _scratch: scratch,
             host_class: repository::target().join("ci/host-class"),
             folder,
             binary,
