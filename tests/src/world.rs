@@ -42,6 +42,8 @@ pub fn helper_binary(name: &str) -> PathBuf {
 #[derive(Debug)]
 pub struct World {
     folder: TempDir,
+    /// Where the shared providers are mounted.
+    mounted: Option<PathBuf>,
     /// As whom the binary is started here.
     pub caller: Caller,
 }
@@ -53,7 +55,7 @@ impl World {
         let folder = tempfile::Builder::new().prefix("stockade-e2e-").tempdir_in("/tmp").unwrap();
         // Others have to pass through to the folders that are theirs.
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        let world = Self { folder, caller: caller.clone() };
+        let world = Self { folder, mounted: None, caller: caller.clone() };
         for dir in ["home", "state/stockade", "ws", "out", "outside"] {
             fs::create_dir_all(world.path(dir)).unwrap();
         }
@@ -69,12 +71,23 @@ impl World {
 
     /// A world in whose state directory the providers are installed.
     ///
-    /// They are hard links to the ones that were fetched once: the same files, owned by root, which every user may run.
+    /// They are the ones that were fetched once, mounted there: the same files, owned by root, which every user may
+    /// run. A copy would cost a digest and 160 MB each; a hard link would change them for every other test.
     pub fn with_providers(caller: &Caller) -> Self {
-        let world = Self::new(caller);
+        let mut world = Self::new(caller);
         let from = shared_state().join("providers");
         assert!(from.is_dir(), "{} does not exist: run the tests by `cargo xtask test`", from.display());
-        link_tree(&from, &world.state().join("providers"), caller.uid);
+        let to = world.state().join("providers");
+        fs::create_dir(&to).unwrap();
+        rustix::mount::mount_bind(&from, &to).unwrap();
+        world.mounted = Some(to);
+        world
+    }
+
+    /// A world with providers of its own, for tests that tamper with them.
+    pub fn with_own_providers(caller: &Caller) -> Self {
+        let world = Self::new(caller);
+        copy_tree(&shared_state().join("providers"), &world.state().join("providers"), caller.uid);
         world
     }
 
@@ -142,10 +155,8 @@ fn give_tree(path: &Path, uid: u32) {
     }
 }
 
-fn link_tree(from: &Path, to: &Path, uid: u32) {
+fn copy_tree(from: &Path, to: &Path, uid: u32) {
     fs::create_dir_all(to).unwrap();
-    chown(to, Some(uid), Some(uid)).unwrap();
-    fs::set_permissions(to, fs::metadata(from).unwrap().permissions()).unwrap();
     for entry in fs::read_dir(from).unwrap() {
         let entry = entry.unwrap();
         let name = entry.file_name();
@@ -154,12 +165,21 @@ fn link_tree(from: &Path, to: &Path, uid: u32) {
             continue;
         }
         if entry.file_type().unwrap().is_dir() {
-            link_tree(&entry.path(), &to.join(&name), uid);
-        } else if entry.metadata().unwrap().len() > 1 << 20 {
-            fs::hard_link(entry.path(), to.join(&name)).unwrap();
+            copy_tree(&entry.path(), &to.join(&name), uid);
         } else {
             fs::copy(entry.path(), to.join(&name)).unwrap();
             chown(to.join(&name), Some(uid), Some(uid)).unwrap();
+        }
+    }
+    chown(to, Some(uid), Some(uid)).unwrap();
+    fs::set_permissions(to, fs::metadata(from).unwrap().permissions()).unwrap();
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        if let Some(mounted) = &self.mounted {
+            // Lazily: a process of a failed test may still hold it, and the folder has to go all the same.
+            let _ = rustix::mount::unmount(mounted, rustix::mount::UnmountFlags::DETACH);
         }
     }
 }
