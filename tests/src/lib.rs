@@ -8,7 +8,7 @@
     clippy::expect_used,
     clippy::panic,
     clippy::missing_panics_doc,
-    clippy::missing_errors_doc,
+    clippy::return_self_not_must_use,
     reason = "a test harness: what fails here fails the test"
 )]
 

@@ -1,6 +1,4 @@
 //! The way to the model: TLS under a private authority, the host's network, a network without a way out.
-#![expect(clippy::unwrap_used, reason = "a test")]
-
 use serde_json::json;
 use stockade_tests::{Caller, ScriptedModel, World, outside};
 

@@ -5,7 +5,7 @@
 
 use std::ffi::OsString;
 
-use stockade_core::survey::{Refused, Survey};
+use stockade_core::survey::{Refused, Rung, Survey};
 
 use crate::errno::errno_name;
 
@@ -44,9 +44,16 @@ pub struct SurveyRequest {
 pub fn measure(request: &SurveyRequest) -> Survey {
     let status = host::ProcessStatus::read();
     let caller = host::caller();
-    let landlock = landlock::measure();
-    let seccomp_refused = seccomp::try_filter();
+    let mut landlock = landlock::version_only();
     let rungs = rungs::climb(&caller, &landlock, request.extent);
+    // The best rung has seen both locks bite, and in a Landlock domain nothing can be mounted: where it stands, nothing
+    // is left to measure. Else each part is tried alone, so that the refusal can name it.
+    let best_stands = rungs.iter().any(|t| t.rung == Rung::Nsl && t.refused.is_none());
+    let in_detail = !best_stands || request.extent == Extent::EveryRung;
+    let seccomp_refused = if in_detail { seccomp::try_filter() } else { None };
+    if in_detail {
+        landlock = landlock::measure();
+    }
     let (kernel, machine) = host::kernel();
     Survey {
         kernel,

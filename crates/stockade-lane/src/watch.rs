@@ -126,6 +126,8 @@ pub(crate) async fn watch(
     let mut beats = interval_at((now + HEARTBEAT_PERIOD).into(), HEARTBEAT_PERIOD);
     let mut stops_open = true;
     let mut facts_open = true;
+    // What came along with the answer to the start is in no socket any more: no readiness will announce it.
+    d.notices()?;
     while !d.exited {
         let next_stop = d.stopping.as_ref().and_then(Stopping::next_at);
         let gone_at = d.killed_at.map(|at| at + KILL_TIME);
@@ -152,7 +154,7 @@ pub(crate) async fn watch(
                 }));
                 d.notices()?;
             }
-            () = until(next_stop) => d.stop_step(),
+            () = until(next_stop) => d.stop_step()?,
             () = until(gone_at) => break,
             () = until(d.linger_until) => d.lingered(),
             _ = looks.tick() => d.look()?,
@@ -255,8 +257,8 @@ impl Dispatcher<'_, '_> {
         self.stopping = Some(stopping);
     }
 
-    fn stop_step(&mut self) {
-        let Some(step) = self.stopping.as_mut().and_then(|s| s.due(Instant::now())) else { return };
+    fn stop_step(&mut self) -> Result<(), WatchError> {
+        let Some(step) = self.stopping.as_mut().and_then(|s| s.due(Instant::now())) else { return Ok(()) };
         let result = match step {
             Step::Polite(signal) => self.fence.signal(Target::Role(self.running.role), signal.as_raw()),
             Step::KillAll => {
@@ -264,10 +266,12 @@ impl Dispatcher<'_, '_> {
                 self.fence.signal(Target::All, rustix::process::Signal::KILL.as_raw())
             }
         };
+        self.notices()?;
         if let Err(e) = result {
             // The process may have ended in the same moment; the exit notice or the close tells.
             self.note("signal-refused", e.to_string());
         }
+        Ok(())
     }
 
     fn lingered(&mut self) {

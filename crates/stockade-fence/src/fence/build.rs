@@ -125,7 +125,7 @@ impl Building {
             phases: self.phases,
             elapsed: start.elapsed(),
         };
-        let mut fence = Fence {
+        Fence {
             frames: self.frames,
             pid: born.pid,
             pidfd: born.pidfd,
@@ -139,9 +139,7 @@ impl Building {
             next_role: 0,
             ended: false,
             reaped: false,
-        };
-        fence.reap_stage_a();
-        fence
+        }
     }
 
     /// Leaves no process of a failed build behind.

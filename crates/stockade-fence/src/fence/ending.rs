@@ -57,12 +57,14 @@ impl Fence {
             }
         }
         reap(&self.pidfd);
+        self.reap_stage_a();
         self.reaped = true;
         true
     }
 
-    /// Stage A has ended, or is about to: it has nothing left to do once PID 1 is ready.
-    pub(super) fn reap_stage_a(&mut self) {
+    /// Stage A ended long ago. It is reaped only now, because its end takes mounts down and that takes the kernel time
+    /// that nobody has to wait for.
+    fn reap_stage_a(&mut self) {
         if let Some(mut stage_a) = self.stage_a.take() {
             let _reaped = stage_a.wait();
         }

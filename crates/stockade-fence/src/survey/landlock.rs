@@ -39,15 +39,21 @@ struct RulesetAttributes {
     scoped: u64,
 }
 
-/// Measures Landlock.
-pub(super) fn measure() -> LandlockFacts {
-    let abi = match version() {
-        Ok(abi) => abi,
+/// Asks the kernel for its ABI only.
+pub(super) fn version_only() -> LandlockFacts {
+    match version() {
+        Ok(abi) => LandlockFacts { abi: Some(abi), refused: None, layers_in_use: 0 },
         Err(Fault(errno)) => {
             let refused = Some(refused(Step::LandlockCreate.name(), errno));
-            return LandlockFacts { abi: None, refused, layers_in_use: 0 };
+            LandlockFacts { abi: None, refused, layers_in_use: 0 }
         }
-    };
+    }
+}
+
+/// Measures Landlock: whether a ruleset bites, and how many domains are in force.
+pub(super) fn measure() -> LandlockFacts {
+    let asked = version_only();
+    let Some(abi) = asked.abi else { return asked };
     let parent = rustix::process::getpid();
     let enforces = trial::in_child(|reporter| bite(reporter, abi, c"/dev/null", parent)).ending.refusal();
     LandlockFacts { abi: Some(abi), refused: enforces, layers_in_use: layers_in_use() }

@@ -54,7 +54,7 @@ pub(super) fn walk(caller: &CallerFacts, locks: &Locks) -> Option<Refused> {
         isolate(reporter, root_host)?;
         let witness = build_root(reporter)?;
         if let Locks::LandlockAndSeccomp(abi) = locks {
-            // The new process namespace has nobody outside the domain to signal: that was tried before.
+            // The new process namespace has nobody outside the domain to signal: a canary of the fence tries that.
             landlock::bite_files(reporter, *abi, witness)?;
         }
         seccomp::install_and_see(reporter, &filter)
