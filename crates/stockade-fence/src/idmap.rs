@@ -18,7 +18,7 @@ pub fn can_idmap(path: &Path) -> Result<(), FenceError> {
     // Any pair of ids tells; these are those of the owner, so that the map is as in a fence.
     let map = OwnerMap::new(seen.owner, PROBE)?;
     let result = mounts::map_owners(&tree, map.namespace(), Attributes::NO_SETUID).map_err(|e| e.on(path));
-    map.finish();
+    map.leave();
     result
 }
 

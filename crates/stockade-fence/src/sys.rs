@@ -8,4 +8,5 @@ pub(crate) mod files;
 pub(crate) mod mounts;
 pub(crate) mod net;
 pub(crate) mod process;
+pub(crate) mod slow_ends;
 pub(crate) mod userns;

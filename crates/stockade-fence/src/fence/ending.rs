@@ -9,6 +9,7 @@ use rustix::process::{Signal, WaitId, WaitIdOptions};
 use crate::fence::Fence;
 use crate::frames::{Received, wait_readable};
 use crate::message::{Report, Request};
+use crate::sys::slow_ends;
 
 /// How long a dropped fence is waited for. Killed processes end in a few milliseconds unless they are stuck in the kernel.
 const DROP_WAIT: Duration = Duration::from_secs(2);
@@ -58,6 +59,7 @@ impl Fence {
         }
         reap(&self.pidfd);
         self.reap_stage_a();
+        slow_ends::collect();
         self.reaped = true;
         true
     }

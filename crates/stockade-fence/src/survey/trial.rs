@@ -15,6 +15,7 @@ use stockade_core::survey::Refused;
 
 use crate::error::FenceError;
 use crate::sys::process::{self, Wait};
+use crate::sys::slow_ends;
 
 use super::refused;
 use super::steps::Step;
@@ -181,9 +182,14 @@ impl Waiting {
         if bytes.is_none() {
             let _gone = rustix::process::kill_process(self.pid, Signal::KILL);
         }
-        // An error: somebody else reaped it (the caller ignores SIGCHLD).
-        let ended = process::reap(Some(self.pid), Wait::Block).ok().flatten();
         let (begun, last_word) = parse(bytes.as_deref().unwrap_or_default());
+        let ended = if last_word.is_some() {
+            slow_ends::leave(self.pid);
+            None
+        } else {
+            // An error: somebody else reaped it (the caller ignores SIGCHLD).
+            process::reap(Some(self.pid), Wait::Block).ok().flatten()
+        };
         let at = begun.last().copied().unwrap_or(Step::Start);
         let ending = match (bytes, last_word) {
             (None, _) => Ending::Stuck(at),

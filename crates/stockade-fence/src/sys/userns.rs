@@ -8,6 +8,7 @@ use rustix::process::Pid;
 
 use crate::error::{FenceError, Step};
 use crate::sys::process::{self, Side, Wait};
+use crate::sys::slow_ends;
 
 /// Every namespace of a fence, save the network where the host's is asked for.
 pub(crate) const NAMESPACES: libc::c_int = libc::CLONE_NEWUSER
@@ -84,6 +85,13 @@ impl OwnerMap {
     /// The namespace.
     pub(crate) fn namespace(&self) -> &OwnedFd {
         &self.namespace
+    }
+
+    /// Leaves the holder to be reaped with what else ends slowly. To be called by the process that made it, and only there.
+    pub(crate) fn leave(mut self) {
+        if let Some(holder) = self.holder.take() {
+            slow_ends::leave(holder);
+        }
     }
 
     /// Leaves no zombie. To be called by the process that made it, and only there.
