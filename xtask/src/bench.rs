@@ -5,7 +5,7 @@ mod measure;
 mod report;
 mod setting;
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail};
 
 use measure::{added, median, peak_memory, refusal};
 use report::Row;
@@ -28,26 +28,42 @@ const MEMORY_BUDGET_MB: f64 = 15.0;
 /// How far over the budget the gate lets pass.
 const GATE: f64 = 2.0;
 
+/// How often the gate measures before it says no: what else the machine does can only make a number larger.
+const GATE_TRIES: u32 = 3;
+
 pub(crate) fn run(purpose: Purpose) -> Result<()> {
     let setting = Setting::make()?;
-    let load = report::load();
-    let stub = added(&setting, &setting.stub, 21)?;
-    let turn = added(&setting, &setting.agent, 15)?;
-    let refusal_ms = median((0..15).map(|_| refusal(&setting)).collect::<Result<_>>()?);
-    let memory_mb = median((0..5).map(|_| peak_memory(&setting)).collect::<Result<_>>()?);
-    let rows = [
+    match purpose {
+        Purpose::Record => {
+            let load = report::load();
+            let rows = measure_all(&setting)?;
+            println!("{}", report::table(&rows));
+            report::write(&rows, &load)
+        }
+        Purpose::Gate => {
+            let mut over = Vec::new();
+            for _ in 0..GATE_TRIES {
+                let rows = measure_all(&setting)?;
+                println!("{}", report::table(&rows));
+                over = rows.iter().filter(|r| r.value > r.budget * GATE).map(|r| r.name).collect();
+                if over.is_empty() {
+                    return Ok(());
+                }
+            }
+            bail!("over {GATE} times the budget, {GATE_TRIES} times: {}", over.join("; "))
+        }
+    }
+}
+
+fn measure_all(setting: &Setting) -> Result<[Row; 4]> {
+    let stub = added(setting, &setting.stub, 21)?;
+    let turn = added(setting, &setting.agent, 15)?;
+    let refusal_ms = median((0..15).map(|_| refusal(setting)).collect::<Result<_>>()?);
+    let memory_mb = median((0..5).map(|_| peak_memory(setting)).collect::<Result<_>>()?);
+    Ok([
         Row::added("run of a stub that says one line", &stub, STUB_BUDGET_MS),
         Row::added("run of Grok with one tool call", &turn, TURN_BUDGET_MS),
         Row::alone("refusal on a host without Landlock, whole process", refusal_ms, "ms", REFUSAL_BUDGET_MS),
         Row::alone("peak memory of Stockade's own processes", memory_mb, "MB", MEMORY_BUDGET_MB),
-    ];
-    println!("{}", report::table(&rows));
-    match purpose {
-        Purpose::Record => report::write(&rows, &load),
-        Purpose::Gate => {
-            let over: Vec<&str> = rows.iter().filter(|r| r.value > r.budget * GATE).map(|r| r.name).collect();
-            ensure!(over.is_empty(), "over {GATE} times the budget: {}", over.join("; "));
-            Ok(())
-        }
-    }
+    ])
 }
