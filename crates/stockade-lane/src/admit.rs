@@ -9,7 +9,6 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use sha2::{Digest, Sha256};
 use stockade_core::{
     mode::AccessMode,
     order::{
@@ -21,7 +20,10 @@ use stockade_core::{
     survey::Refused,
     text,
 };
-use stockade_journal::walk::{self, WorkspaceSurvey};
+use stockade_journal::{
+    digest::sha256_hex,
+    walk::{self, WorkspaceSurvey},
+};
 
 use crate::{
     exposure,
@@ -112,16 +114,6 @@ pub(crate) fn admit(request: &LaneRequest, session: &str, listener: Listener) ->
     };
     stockade_core::plan::check_order(&order, &profile.profile)?;
     Ok(Admitted { order, profile, prompt, ca_pem, before, notes })
-}
-
-/// Lower-case hex of SHA-256.
-pub(crate) fn sha256_hex(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    Sha256::digest(bytes).iter().fold(String::with_capacity(64), |mut out, b| {
-        // Writing to a String cannot fail.
-        let _ = write!(out, "{b:02x}");
-        out
-    })
 }
 
 fn facts_of(bytes: &[u8]) -> TextFacts {

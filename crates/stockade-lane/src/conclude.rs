@@ -21,9 +21,10 @@ use stockade_core::{
 };
 use stockade_fence::{Proof, TreeEnd};
 use stockade_gateway::Upstream;
+use stockade_journal::digest::sha256_hex;
 
 use crate::{
-    admit::{Admitted, sha256_hex},
+    admit::Admitted,
     clock::{RunClock, wall_time},
     fault, place,
     recorder::Recorder,

@@ -215,9 +215,8 @@ async fn carry_out(
     fault::point("surveyed");
     let plan = plan(&admitted.order, &pin, &survey, &admitted.profile)?;
     let text = serde_json::to_vec_pretty(&plan).unwrap_or_default();
-    recorder.run().write_plan(&text).map_err(|e| storage::refusal(&e))?;
-    recorder
-        .record(Source::Stockade, EventKind::PlanMade { rung: plan.rung, sha256: admit::sha256_hex(&text) });
+    let sha256 = recorder.run().write_plan(&text).map_err(|e| storage::refusal(&e))?;
+    recorder.record(Source::Stockade, EventKind::PlanMade { rung: plan.rung, sha256 });
     facts.plan = Some(plan.clone());
     fault::point("planned");
     let home = PrivateHome::stage(state, &plan, &admitted.prompt)?;

@@ -36,7 +36,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // What cannot be removed here lies in a private folder that `stockade gc` knows.
+        // What cannot be removed is an almost empty folder that only its owner can read.
         drop(stockade_journal::remove_tree(&self.path));
     }
 }
