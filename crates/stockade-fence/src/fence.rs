@@ -20,8 +20,9 @@ use crate::message::{Exited, Report, Request, SpawnOrder, Work};
 use crate::role::{Role, RoleId, SpawnLimits, SpawnRequest, Target, TreeStat};
 use crate::spec::{FenceNetwork, Identity};
 
-pub use build::BuildFacts;
+pub use build::{BuildFacts, BuildingFence, StartedHelper};
 pub use ending::TreeEnd;
+pub use prove::PlacedDecoys;
 
 /// How long the helper may take to answer. It does nothing that waits for anybody else.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);

@@ -29,9 +29,8 @@ mod sys;
 pub use canary::{CanaryResult, Expectation, Proof, ProofError, ProofRequest, WorkspaceProof};
 pub use errno::errno_name;
 pub use error::{FenceError, FenceErrorKind};
-pub use fence::{BuildFacts, Fence, Listeners, Notice, TreeEnd};
+pub use fence::{BuildFacts, BuildingFence, Fence, Listeners, Notice, PlacedDecoys, StartedHelper, TreeEnd};
 pub use identity::private_kernel_id;
-pub use idmap::can_idmap;
 pub use message::Exited;
 pub use role::{ProcessStat, Role, RoleId, SpawnLimits, SpawnRequest, Target, TreeStat};
 pub use spec::{

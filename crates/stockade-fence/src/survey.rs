@@ -4,10 +4,13 @@
 //! from one process to the next. `stockade-core` holds the types and decides; this module only measures.
 
 use std::ffi::OsString;
+use std::path::Path;
 
-use stockade_core::survey::{Refused, Rung, Survey};
+use stockade_core::survey::{CallerFacts, LandlockFacts, Refused, Rung, Survey};
 
 use crate::errno::errno_name;
+use crate::error::FenceError;
+use crate::idmap;
 
 mod bubblewrap;
 mod host;
@@ -41,30 +44,69 @@ pub struct SurveyRequest {
 ///
 /// Forks short-lived children, so the caller should have a single thread (a runtime that is idle does no harm:
 /// the children make system calls only).
-pub fn measure(request: &SurveyRequest) -> Survey {
-    let status = host::ProcessStatus::read();
-    let caller = host::caller();
-    let mut landlock = landlock::version_only();
-    let rungs = rungs::climb(&caller, &landlock, request.extent);
-    // The best rung has seen both locks bite, and in a Landlock domain nothing can be mounted: where it stands, nothing
-    // is left to measure. Else each part is tried alone, so that the refusal can name it.
-    let best_stands = rungs.iter().any(|t| t.rung == Rung::Nsl && t.refused.is_none());
-    let in_detail = !best_stands || request.extent == Extent::EveryRung;
-    let seccomp_refused = if in_detail { seccomp::try_filter() } else { None };
-    if in_detail {
-        landlock = landlock::measure();
+pub fn measure(request: SurveyRequest) -> Survey {
+    Measuring::begin(request).finish()
+}
+
+/// A survey whose longest part, the trial of the best rung, goes on beside whatever its caller does meanwhile.
+#[derive(Debug)]
+pub struct Measuring {
+    request: SurveyRequest,
+    status: host::ProcessStatus,
+    caller: CallerFacts,
+    landlock: LandlockFacts,
+    /// Taken by `finish`, and left to itself by a drop.
+    first: Option<rungs::First>,
+}
+
+impl Measuring {
+    /// Begins. Forks, so the same holds as for [`measure`].
+    pub fn begin(request: SurveyRequest) -> Self {
+        let status = host::ProcessStatus::read();
+        let caller = host::caller();
+        let landlock = landlock::version_only();
+        let first = Some(rungs::First::begin(&caller, &landlock));
+        Self { request, status, caller, landlock, first }
     }
-    let (kernel, machine) = host::kernel();
-    Survey {
-        kernel,
-        machine,
-        outer: interception::outer_fence(&status, landlock.layers_in_use),
-        caller,
-        landlock,
-        seccomp_refused,
-        rungs,
-        bubblewrap: bubblewrap::look_up(request.path.as_deref()),
-        lsm: host::lsm(),
+
+    /// Tries to map the owners of what lies at the path. Works on root hosts only.
+    ///
+    /// An error of kind [`CannotIdmap`](crate::FenceErrorKind::CannotIdmap) says that the file system does not take part;
+    /// every other kind, that the attempt itself was refused.
+    pub fn can_idmap(&self, path: &Path) -> Result<(), FenceError> {
+        idmap::try_on(path, self.first.as_ref().and_then(rungs::First::owners))
+    }
+
+    /// Waits for the trial and measures the rest.
+    pub fn finish(mut self) -> Survey {
+        let first = self.first.take().unwrap_or_else(|| rungs::First::begin(&self.caller, &self.landlock));
+        let rungs = rungs::climb(&self.caller, &self.landlock, self.request.extent, first);
+        // The best rung has seen both locks bite, and in a Landlock domain nothing can be mounted: where it stands,
+        // nothing is left to measure. Else each part is tried alone, so that the refusal can name it.
+        let best_stands = rungs.iter().any(|t| t.rung == Rung::Nsl && t.refused.is_none());
+        let in_detail = !best_stands || self.request.extent == Extent::EveryRung;
+        let seccomp_refused = if in_detail { seccomp::try_filter() } else { None };
+        let landlock = if in_detail { landlock::measure() } else { self.landlock.clone() };
+        let (kernel, machine) = host::kernel();
+        Survey {
+            kernel,
+            machine,
+            outer: interception::outer_fence(&self.status, landlock.layers_in_use),
+            caller: self.caller.clone(),
+            landlock,
+            seccomp_refused,
+            rungs,
+            bubblewrap: bubblewrap::look_up(self.request.path.as_deref()),
+            lsm: host::lsm(),
+        }
+    }
+}
+
+impl Drop for Measuring {
+    fn drop(&mut self) {
+        if let Some(first) = self.first.take() {
+            first.abandon();
+        }
     }
 }
 

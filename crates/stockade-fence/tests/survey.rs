@@ -4,7 +4,7 @@ use stockade_core::survey::{Rung, Survey};
 use stockade_fence::survey::{Extent, SurveyRequest, measure};
 
 fn survey(extent: Extent) -> Survey {
-    measure(&SurveyRequest { path: Some("/usr/bin:/bin".into()), extent })
+    measure(SurveyRequest { path: Some("/usr/bin:/bin".into()), extent })
 }
 
 #[test]

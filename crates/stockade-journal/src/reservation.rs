@@ -112,16 +112,30 @@ impl Reservation {
 
     /// Puts `bytes` in place of the reserved content, whole or not at all. They are on disk before they get the name, so
     /// that a power failure leaves the old content or the new; the folder is not synced, for the run directory has the
-    /// record and every sync costs milliseconds. Where the file at the path is no longer the reserved one it is left alone: [`ErrorKind::Superseded`]. After a failure the reservation
-    /// stands as it was and can be tried again.
+    /// record and every sync costs a millisecond. Where the file at the path is no longer the reserved one it is left
+    /// alone: [`ErrorKind::Superseded`]. After a failure the reservation stands as it was and can be tried again.
     pub fn commit(&mut self, bytes: &[u8]) -> Result<(), JournalError> {
-        let fail = |step, e| JournalError::storage(step, &self.path, e);
         self.require_ours()?;
         let temporary = temporary_name(self.id);
-        let staged = files::stage_durably(&self.folder, &*temporary, bytes).map_err(|e| fail("write", e))?;
+        let staged = files::stage_durably(&self.folder, &*temporary, bytes);
+        self.publish(&temporary, staged)
+    }
+
+    /// The same for a copy of what the run directory holds durably: it is not synced, because after a power failure it is
+    /// healed from there.
+    pub fn commit_copy(&mut self, bytes: &[u8]) -> Result<(), JournalError> {
+        self.require_ours()?;
+        let temporary = temporary_name(self.id);
+        let staged = files::stage_file(&self.folder, &*temporary, bytes);
+        self.publish(&temporary, staged)
+    }
+
+    fn publish(&mut self, temporary: &OsStr, staged: Result<OwnedFd, Errno>) -> Result<(), JournalError> {
+        let fail = |step, e| JournalError::storage(step, &self.path, e);
+        let staged = staged.map_err(|e| fail("write", e))?;
         let renamed = files::identity(&staged).map_err(|e| fail("stat", e)).and_then(|id| {
             self.require_ours()?;
-            rustix::fs::renameat(&self.folder, &*temporary, &self.folder, &*self.name)
+            rustix::fs::renameat(&self.folder, temporary, &self.folder, &*self.name)
                 .map(|()| id)
                 .map_err(|e| fail("rename", e))
         });
@@ -132,7 +146,7 @@ impl Reservation {
             }
             Err(e) => {
                 // The first failure is the one to report.
-                let _left = files::unlink_if_present(&self.folder, &*temporary);
+                let _left = files::unlink_if_present(&self.folder, temporary);
                 Err(e)
             }
         }

@@ -20,6 +20,7 @@ use stockade_core::{
     survey::Refused,
     text,
 };
+use stockade_fence::survey::{Extent, Measuring, SurveyRequest};
 use stockade_journal::{
     digest::sha256_hex,
     walk::{self, WorkspaceSurvey},
@@ -54,8 +55,18 @@ pub(crate) struct Admitted {
     pub(crate) notes: Vec<String>,
 }
 
+/// Begins the survey that a request needs. It goes on beside the admission.
+pub(crate) fn survey(request: &LaneRequest, extent: Extent) -> Measuring {
+    Measuring::begin(SurveyRequest { path: request.environment.get("PATH").map(Into::into), extent })
+}
+
 /// Checks a request and reads what it names.
-pub(crate) fn admit(request: &LaneRequest, session: &str, listener: Listener) -> Result<Admitted, Refusal> {
+pub(crate) fn admit(
+    request: &LaneRequest,
+    session: &str,
+    listener: Listener,
+    measuring: &Measuring,
+) -> Result<Admitted, Refusal> {
     let profile = profile(request)?;
     let prompt = prompt(&request.prompt)?;
     let text = text_of(&prompt)?;
@@ -84,7 +95,7 @@ pub(crate) fn admit(request: &LaneRequest, session: &str, listener: Listener) ->
     let writes = exposed("write", &request.writes, &homes, &request.state_root)?;
     let mut notes = Vec::new();
     passed_variables(request, &profile, &mut notes)?;
-    let (workspace, before) = workspace(request, &homes)?;
+    let (workspace, before) = workspace(request, &homes, measuring)?;
     let key = request.key_env.as_ref().and_then(|name| request.environment.get(name));
     let order = Order {
         provider: profile.profile.name.clone(),
@@ -332,6 +343,7 @@ fn passed_variables(
 fn workspace(
     request: &LaneRequest,
     homes: &[PathBuf],
+    measuring: &Measuring,
 ) -> Result<(Workspace, Option<walk::Snapshot>), Refusal> {
     let path = canonical("cwd", &request.cwd)?;
     if !path.is_dir() {
@@ -359,7 +371,7 @@ fn workspace(
             Looked { kind: survey.kind, uid: survey.owner_uid, gid: survey.owner_gid, before: Some(before) };
     }
     let idmap_refused = if rustix::process::geteuid().is_root() && objections.is_empty() {
-        stockade_fence::can_idmap(&path).err().map(|e| Refused::from(&e))
+        measuring.can_idmap(&path).err().map(|e| Refused::from(&e))
     } else {
         None
     };

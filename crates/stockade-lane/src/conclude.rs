@@ -21,7 +21,7 @@ use stockade_core::{
 };
 use stockade_fence::{Proof, TreeEnd};
 use stockade_gateway::Upstream;
-use stockade_journal::digest::sha256_hex;
+use stockade_journal::{Reservation, digest::sha256_hex};
 
 use crate::{
     admit::Admitted,
@@ -397,12 +397,14 @@ fn deliver(
     if let Some(e) = problems.first() {
         storage_failed(receipt, e);
     }
-    if let Err(e) = run.write_receipt(&receipt_bytes(receipt)) {
-        storage_failed(receipt, &e);
+    let recorded = run.write_receipt(&receipt_bytes(receipt));
+    if let Err(e) = &recorded {
+        storage_failed(receipt, e);
     }
     fault::point("receipt-rename");
+    let commit = if recorded.is_ok() { Reservation::commit_copy } else { Reservation::commit };
     if let Some(mut reservation) = reserved.receipt
-        && let Err(e) = reservation.commit(&receipt_bytes(receipt))
+        && let Err(e) = commit(&mut reservation, &receipt_bytes(receipt))
     {
         storage_failed(receipt, &e);
         // The last word belongs to the run directory; if that fails too, the caller still gets it on a stream.

@@ -11,10 +11,7 @@ use stockade_core::{
     status::{Cause, Refusal, Status},
     survey::{Refused, Rung, Survey},
 };
-use stockade_fence::{
-    OwnBinary,
-    survey::{Extent, SurveyRequest, measure},
-};
+use stockade_fence::{OwnBinary, survey::Extent};
 use stockade_journal::State;
 
 use crate::{admit, home::PrivateHome, pin, place, request::LaneRequest, scratch::Scratch, storage};
@@ -93,11 +90,9 @@ pub fn diagnose(request: &LaneRequest) -> Result<Diagnosis, Refusal> {
     // The question is about the host: an endpoint is not part of it, and one on loopback needs no key.
     request.endpoint = Some("http://127.0.0.1:9/v1".to_owned());
     request.key_env = None;
-    let admitted = admit::admit(&request, &id, Listener::default())?;
-    let survey = measure(&SurveyRequest {
-        path: request.environment.get("PATH").map(Into::into),
-        extent: Extent::EveryRung,
-    });
+    let measuring = admit::survey(&request, Extent::EveryRung);
+    let admitted = admit::admit(&request, &id, Listener::default(), &measuring)?;
+    let survey = measuring.finish();
     let pin = pin::verify(state.root(), &request.provider, request.executable.as_deref());
     let asked = plan(
         &admitted.order,
@@ -163,8 +158,9 @@ fn guarantees(
     let home = PrivateHome::stage(state, &plan, b"doctor")?;
     let decoys = Scratch::make(scratch_path(&format!("{id}-decoys")))?;
     let host = place::HostPaths { home: home.path(), decoys: decoys.path() };
-    let proven = place::build(&plan, survey, host, OwnBinary::Absent)
-        .and_then(|fence| place::prove(fence, &plan, survey, host));
+    let proven = place::start_helper()
+        .and_then(|helper| place::build(helper, &plan, survey, host, OwnBinary::Absent))
+        .and_then(|built| place::prove(built, &plan, survey));
     let (proof, broken) = match proven {
         Ok(proven) => {
             proven.fence.close(std::time::Duration::from_secs(5));

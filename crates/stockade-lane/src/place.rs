@@ -13,7 +13,7 @@ use stockade_core::{
 };
 use stockade_fence::{
     Bind, BindAccess, BindOwner, Expectation, Fence, FenceError, FenceNetwork, FenceSpec, Identity,
-    OwnBinary, Proof, ProofError, ProofRequest, WorkspaceProof,
+    OwnBinary, PlacedDecoys, Proof, ProofError, ProofRequest, StartedHelper, WorkspaceProof,
 };
 
 /// A fence that is built and proven.
@@ -30,13 +30,21 @@ pub(crate) struct HostPaths<'p> {
     pub(crate) decoys: &'p Path,
 }
 
-/// Builds the fence of a plan.
+/// A fence that is built, with the decoys that its proof needs.
+#[derive(Debug)]
+pub(crate) struct BuiltFence {
+    fence: Fence,
+    decoys: PlacedDecoys,
+}
+
+/// Builds the fence of a plan; the decoys are placed meanwhile.
 pub(crate) fn build(
+    helper: StartedHelper,
     plan: &LaunchPlan,
     survey: &Survey,
     paths: HostPaths<'_>,
     own_binary: OwnBinary,
-) -> Result<Fence, Refusal> {
+) -> Result<BuiltFence, Refusal> {
     let identity = identity(plan, survey)?;
     let spec = FenceSpec {
         rung: plan.rung,
@@ -51,17 +59,41 @@ pub(crate) fn build(
         temp_bytes: plan.limits.temp_bytes,
         max_processes: Some(plan.limits.max_processes),
     };
-    Fence::build(&spec).map_err(|e| refused(plan, survey, &e))
+    let building = helper.build(&spec).map_err(|e| refused(plan, survey, &e))?;
+    let decoys =
+        building.place_decoys(&proof_request(plan, paths)).map_err(|e| unproven(plan, survey, &e))?;
+    let fence = building.finish().map_err(|e| refused(plan, survey, &e))?;
+    Ok(BuiltFence { fence, decoys })
+}
+
+/// Starts the helper of a fence, before the plan is known: its start takes as long as the plan.
+pub(crate) fn start_helper() -> Result<StartedHelper, Refusal> {
+    StartedHelper::start().map_err(|e| {
+        Refusal::new(
+            Status::LauncherFailed,
+            Cause::new(
+                "helper-not-started",
+                Boundary::Fence,
+                e.step().to_owned(),
+                format!("the fence's helper cannot be started: {e}"),
+            )
+            .with_errno(e.errno())
+            .with_remedy("check the limits of processes and memory of the caller (`ulimit -a`)"),
+        )
+    })
 }
 
 /// Proves a fence by canaries from inside.
-pub(crate) fn prove(
-    mut fence: Fence,
-    plan: &LaunchPlan,
-    survey: &Survey,
-    paths: HostPaths<'_>,
-) -> Result<ProvenFence, Refusal> {
-    let request = ProofRequest {
+pub(crate) fn prove(built: BuiltFence, plan: &LaunchPlan, survey: &Survey) -> Result<ProvenFence, Refusal> {
+    let BuiltFence { mut fence, decoys } = built;
+    match fence.prove_with(decoys) {
+        Ok(proof) => Ok(ProvenFence { fence, proof }),
+        Err(e) => Err(unproven(plan, survey, &e)),
+    }
+}
+
+fn proof_request(plan: &LaunchPlan, paths: HostPaths<'_>) -> ProofRequest {
+    ProofRequest {
         decoys: paths.decoys.to_owned(),
         workspace: Some(WorkspaceProof {
             path: plan.cwd.clone(),
@@ -76,15 +108,11 @@ pub(crate) fn prove(
             .filter(|m| m.source == MountSource::GitEntry)
             .map(|m| m.target.clone())
             .collect(),
-    };
-    match fence.prove(&request) {
-        Ok(proof) => Ok(ProvenFence { fence, proof }),
-        Err(e) => Err(unproven(plan, survey, &e)),
     }
 }
 
-/// A canary that got through is a hole; one that had no room to write says nothing about the fence. A positive control that fails is the host's doing: where even the runner cannot
-/// reach a decoy, a denial inside would prove nothing.
+/// A canary that got through is a hole; one that had no room to write says nothing about the fence. A positive control
+/// that fails is the host's doing: where even the runner cannot reach a decoy, a denial inside would prove nothing.
 fn unproven(plan: &LaunchPlan, survey: &Survey, e: &ProofError) -> Refusal {
     if let Some(errno) = full_disk(e) {
         let cause = Cause::new("storage-failed", Boundary::Storage, "prove", format!("a disk is full: {e}"))

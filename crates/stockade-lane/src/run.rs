@@ -20,8 +20,8 @@ use stockade_core::{
     survey::Survey,
 };
 use stockade_fence::{
-    OwnBinary, Role, SpawnLimits, SpawnRequest, TreeEnd, stdio,
-    survey::{Extent, SurveyRequest, measure},
+    OwnBinary, Role, SpawnLimits, SpawnRequest, StartedHelper, TreeEnd, stdio,
+    survey::{Extent, Measuring},
 };
 use stockade_gateway::{Credential, Gateway, ModelPolicy, Upstream};
 use stockade_journal::{Reservation, ReservationRequest, RunDir, State, Stream, walk};
@@ -70,7 +70,10 @@ pub async fn run(
     let started_at = wall_time();
     let id = uuid::Uuid::now_v7().to_string();
     let listener = HostListener::for_policy(request.network)?;
-    let mut admitted = admit::admit(request, &id, listener.order.clone())?;
+    // What takes the host longest goes on beside the admission: the trial of the best rung, and the start of the helper.
+    let measuring = admit::survey(request, Extent::FirstThatStands);
+    let helper = place::start_helper();
+    let mut admitted = admit::admit(request, &id, listener.order.clone(), &measuring)?;
     // A file that does not exist is a usage error, and those are known before anything is created.
     let named =
         request.executable.as_deref().map(|e| pin::verify(&request.state_root, &request.provider, Some(e)));
@@ -102,8 +105,7 @@ pub async fn run(
     let verdict = caught(carry_out(
         request,
         &mut admitted,
-        named,
-        listener,
+        Ready { named, listener, measuring, helper },
         &state,
         &mut recorder,
         stops,
@@ -187,6 +189,15 @@ fn reserve(
     Ok(reserved)
 }
 
+/// What was begun before the order was accepted.
+struct Ready {
+    /// The executable that the caller named, looked at.
+    named: Option<Result<Pin, Refusal>>,
+    listener: HostListener,
+    measuring: Measuring,
+    helper: Result<StartedHelper, Refusal>,
+}
+
 /// Everything between the reservation and the ending. What is learnt on the way is kept in `facts`, whatever happens.
 #[expect(
     clippy::too_many_arguments,
@@ -195,22 +206,18 @@ fn reserve(
 async fn carry_out(
     request: &LaneRequest,
     admitted: &mut Admitted,
-    named: Option<Result<Pin, Refusal>>,
-    listener: HostListener,
+    ready: Ready,
     state: &State,
     recorder: &mut Recorder<'_>,
     stops: &mut mpsc::Receiver<StopRequest>,
     clock: RunClock,
     facts: &mut Facts,
 ) -> Result<(), Refusal> {
-    let pin = named.unwrap_or_else(|| pin::verify(state.root(), &request.provider, None))?;
+    let pin = ready.named.unwrap_or_else(|| pin::verify(state.root(), &request.provider, None))?;
     facts.pin = Some(pin.clone());
     pin::require_listed(&pin, request.only_listed_pins.as_deref())?;
     fault::point("verified");
-    let survey = measure(&SurveyRequest {
-        path: request.environment.get("PATH").map(Into::into),
-        extent: Extent::FirstThatStands,
-    });
+    let survey = ready.measuring.finish();
     facts.survey = Some(survey.clone());
     fault::point("surveyed");
     let plan = plan(&admitted.order, &pin, &survey, &admitted.profile)?;
@@ -228,8 +235,20 @@ async fn carry_out(
         },
     );
     fault::point("staged");
-    let ended =
-        in_fence(request, admitted, &plan, &survey, &home, listener, recorder, stops, clock, facts).await;
+    let ended = in_fence(
+        request,
+        admitted,
+        &plan,
+        &survey,
+        &home,
+        ready.helper?,
+        ready.listener,
+        recorder,
+        stops,
+        clock,
+        facts,
+    )
+    .await;
     if let Some(log) = &plan.session_log
         && let Err(e) = recorder.run().keep_session_events(
             home.path(),
@@ -270,6 +289,7 @@ async fn in_fence(
     plan: &LaunchPlan,
     survey: &Survey,
     home: &PrivateHome,
+    helper: StartedHelper,
     listener: HostListener,
     recorder: &mut Recorder<'_>,
     stops: &mut mpsc::Receiver<StopRequest>,
@@ -278,9 +298,9 @@ async fn in_fence(
 ) -> Result<(), Refusal> {
     let decoys = Scratch::make(recorder.run().path().join("decoys"))?;
     let host = place::HostPaths { home: home.path(), decoys: decoys.path() };
-    let fence = place::build(plan, survey, host, OwnBinary::Absent)?;
+    let built = place::build(helper, plan, survey, host, OwnBinary::Absent)?;
     fault::point("fence-built");
-    let proven = place::prove(fence, plan, survey, host)?;
+    let proven = place::prove(built, plan, survey)?;
     drop(decoys);
     let mut fence = proven.fence;
     let build = fence.facts().elapsed;
@@ -491,11 +511,9 @@ async fn agent(
 pub fn preview(request: &LaneRequest) -> Result<LaunchPlan, Refusal> {
     let id = uuid::Uuid::now_v7().to_string();
     let listener = HostListener::for_policy(request.network)?;
-    let admitted = admit::admit(request, &id, listener.order)?;
+    let measuring = admit::survey(request, Extent::FirstThatStands);
+    let admitted = admit::admit(request, &id, listener.order, &measuring)?;
     let pin = pin::verify(&request.state_root, &request.provider, request.executable.as_deref())?;
-    let survey = measure(&SurveyRequest {
-        path: request.environment.get("PATH").map(Into::into),
-        extent: Extent::FirstThatStands,
-    });
+    let survey = measuring.finish();
     plan(&admitted.order, &pin, &survey, &admitted.profile)
 }

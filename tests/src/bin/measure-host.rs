@@ -11,7 +11,7 @@ fn main() -> ExitCode {
     } else {
         Extent::FirstThatStands
     };
-    let survey = measure(&SurveyRequest { path: std::env::var_os("PATH"), extent });
+    let survey = measure(SurveyRequest { path: std::env::var_os("PATH"), extent });
     match serde_json::to_string(&survey) {
         Ok(text) => {
             println!("{text}");

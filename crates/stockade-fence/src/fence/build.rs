@@ -10,7 +10,9 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::process::Pid;
 
+use crate::canary::{ProofError, ProofRequest};
 use crate::error::{FenceError, FenceErrorKind, Step};
+use crate::fence::prove::PlacedDecoys;
 use crate::fence::{Fence, Listeners};
 use crate::frames::{Frames, Received};
 use crate::helper;
@@ -37,6 +39,21 @@ impl Fence {
     /// Builds a fence, or says at which step it could not. Takes exactly what is asked for and never less.
     pub fn build(spec: &FenceSpec) -> Result<Self, FenceError> {
         spec.check()?;
+        StartedHelper::start()?.build(spec)?.finish()
+    }
+}
+
+/// A helper that waits for its order. It starts beside whatever its runner does meanwhile; dropped, it is gone.
+#[derive(Debug)]
+pub struct StartedHelper {
+    frames: Frames,
+    stage_a: StageA,
+    started: Duration,
+}
+
+impl StartedHelper {
+    /// Starts one.
+    pub fn start() -> Result<Self, FenceError> {
         let start = Instant::now();
         let (mine, theirs) =
             rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
@@ -48,27 +65,53 @@ impl Fence {
             Some(BUILD_TIMEOUT),
         )
         .step("setsockopt(SNDTIMEO)")?;
-        let stage_a = helper::start(theirs)?;
-        let phases =
-            vec![("start".to_owned(), u64::try_from(start.elapsed().as_micros()).unwrap_or(u64::MAX))];
-        let mut building = Building { frames: Frames::new(mine), stage_a, born: None, phases };
-        match building.finish(spec, start + BUILD_TIMEOUT) {
-            Ok((born, ready)) => Ok(building.into_fence(spec, born, ready, start)),
-            Err(error) => {
-                building.clear_away();
-                Err(error)
-            }
+        let stage_a = StageA(Some(helper::start(theirs)?));
+        Ok(Self { frames: Frames::new(mine), stage_a, started: start.elapsed() })
+    }
+
+    /// Gives it its order and returns at once.
+    pub fn build(self, spec: &FenceSpec) -> Result<BuildingFence, FenceError> {
+        spec.check()?;
+        let start = Instant::now();
+        let unsent = match self.frames.send(&Request::Build(Box::new(spec.clone())), &[]) {
+            Ok(()) => None,
+            Err(error) if error.kind() == FenceErrorKind::Request => return Err(error),
+            // A helper that fails early closes its end unread, and has said why before.
+            Err(error) => Some(error),
+        };
+        let phases = vec![("start".to_owned(), u64::try_from(self.started.as_micros()).unwrap_or(u64::MAX))];
+        let Self { frames, stage_a, .. } = self;
+        Ok(BuildingFence { frames, stage_a, born: None, phases, unsent, start, spec: spec.clone() })
+    }
+}
+
+/// A fence that is being built. Dropped, no process of it is left.
+#[derive(Debug)]
+pub struct BuildingFence {
+    frames: Frames,
+    stage_a: StageA,
+    born: Option<Born>,
+    phases: Vec<(String, u64)>,
+    unsent: Option<FenceError>,
+    start: Instant,
+    spec: FenceSpec,
+}
+
+/// The process that makes PID 1 and ends.
+#[derive(Debug)]
+struct StageA(Option<Child>);
+
+impl Drop for StageA {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.0.take() {
+            // Gone already is as good as killed.
+            let _gone = child.kill();
+            let _reaped = child.wait();
         }
     }
 }
 
-struct Building {
-    frames: Frames,
-    stage_a: Child,
-    born: Option<Born>,
-    phases: Vec<(String, u64)>,
-}
-
+#[derive(Debug)]
 struct Born {
     pid: Pid,
     pidfd: OwnedFd,
@@ -79,14 +122,25 @@ struct Ready {
     max_processes: Option<u32>,
 }
 
-impl Building {
-    fn finish(&mut self, spec: &FenceSpec, end: Instant) -> Result<(Born, Ready), FenceError> {
-        let unsent = match self.frames.send(&Request::Build(Box::new(spec.clone())), &[]) {
-            Ok(()) => None,
-            Err(error) if error.kind() == FenceErrorKind::Request => return Err(error),
-            // A helper that fails early closes its end unread, and has said why before.
-            Err(error) => Some(error),
-        };
+impl BuildingFence {
+    /// Waits until the place is ready.
+    pub fn finish(mut self) -> Result<Fence, FenceError> {
+        match self.wait() {
+            Ok((born, ready)) => Ok(self.into_fence(born, ready)),
+            Err(error) => {
+                self.clear_away();
+                Err(error)
+            }
+        }
+    }
+
+    /// Places the decoys of the canaries and shows that they can be reached outside, while the helper builds.
+    pub fn place_decoys(&self, request: &ProofRequest) -> Result<PlacedDecoys, ProofError> {
+        PlacedDecoys::place(request, self.spec.network, self.spec.rung)
+    }
+
+    fn wait(&mut self) -> Result<(Born, Ready), FenceError> {
+        let end = self.start + BUILD_TIMEOUT;
         loop {
             match self.frames.wait::<Report>(end)? {
                 Received::Message(Report::Born { pid, phases }, mut descriptors) => {
@@ -97,7 +151,7 @@ impl Building {
                 }
                 Received::Message(Report::Ready { max_processes, phases, .. }, descriptors) => {
                     let born = self.born.take().ok_or_else(|| garbled("ready before it was born"))?;
-                    let listeners = listeners(spec.network, descriptors)?;
+                    let listeners = listeners(self.spec.network, descriptors)?;
                     self.phases.extend(phases);
                     return Ok((born, Ready { listeners, max_processes }));
                 }
@@ -112,29 +166,29 @@ impl Building {
                 }
                 Received::End => {
                     let ended = || FenceError::bare(FenceErrorKind::Helper, "the helper ended");
-                    return Err(unsent.unwrap_or_else(ended));
+                    return Err(self.unsent.take().unwrap_or_else(ended));
                 }
             }
         }
     }
 
-    fn into_fence(self, spec: &FenceSpec, born: Born, ready: Ready, start: Instant) -> Fence {
+    fn into_fence(mut self, born: Born, ready: Ready) -> Fence {
         let facts = BuildFacts {
             pid: born.pid.as_raw_pid(),
             max_processes: ready.max_processes,
             phases: self.phases,
-            elapsed: start.elapsed(),
+            elapsed: self.start.elapsed(),
         };
         Fence {
             frames: self.frames,
             pid: born.pid,
             pidfd: born.pidfd,
-            stage_a: Some(self.stage_a),
+            stage_a: self.stage_a.0.take(),
             listeners: ready.listeners,
             facts,
-            identity: spec.identity,
-            network: spec.network,
-            rung: spec.rung,
+            identity: self.spec.identity,
+            network: self.spec.network,
+            rung: self.spec.rung,
             notices: VecDeque::new(),
             next_role: 0,
             ended: false,
@@ -149,8 +203,6 @@ impl Building {
             let _gone = rustix::process::pidfd_send_signal(&born.pidfd, rustix::process::Signal::KILL);
             super::ending::reap(&born.pidfd);
         }
-        let _gone = self.stage_a.kill();
-        let _reaped = self.stage_a.wait();
     }
 }
 

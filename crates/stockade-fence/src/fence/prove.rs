@@ -21,16 +21,41 @@ const PROOF_TIMEOUT: Duration = Duration::from_secs(10);
 /// The largest answer of the canaries.
 const MAX_ANSWER: usize = 64 * 1024;
 
+/// Decoys in place, with what the canaries are to try with them.
+#[derive(Debug)]
+pub struct PlacedDecoys {
+    decoys: Decoys,
+    plan: CanaryPlan,
+    took: Duration,
+}
+
+impl PlacedDecoys {
+    pub(super) fn place(
+        request: &ProofRequest,
+        network: FenceNetwork,
+        rung: Rung,
+    ) -> Result<Self, ProofError> {
+        let start = Instant::now();
+        let network = if network == FenceNetwork::Host { NetworkIs::Hosts } else { NetworkIs::Own };
+        let second_lock = if rung == Rung::Nsl { SecondLock::On } else { SecondLock::Off };
+        let (decoys, plan) = Decoys::place(request, network, second_lock)?;
+        Ok(Self { decoys, plan, took: start.elapsed() })
+    }
+}
+
 impl Fence {
     /// Proves the fence with canaries from inside, each with a positive control outside. One that does not do what it
     /// must is the error, and says nothing about another rung.
     pub fn prove(&mut self, request: &ProofRequest) -> Result<Proof, ProofError> {
+        let placed = PlacedDecoys::place(request, self.network, self.rung)?;
+        self.prove_with(placed)
+    }
+
+    /// The same with decoys that were placed while this fence was built.
+    pub fn prove_with(&mut self, placed: PlacedDecoys) -> Result<Proof, ProofError> {
         let start = Instant::now();
-        let end = start + PROOF_TIMEOUT;
-        let network = if self.network == FenceNetwork::Host { NetworkIs::Hosts } else { NetworkIs::Own };
-        let second_lock = if self.rung == Rung::Nsl { SecondLock::On } else { SecondLock::Off };
-        let (decoys, plan) = Decoys::place(request, network, second_lock)?;
-        let tried = self.try_canaries(&plan, end)?;
+        let PlacedDecoys { decoys, plan, took } = placed;
+        let tried = self.try_canaries(&plan, start + PROOF_TIMEOUT)?;
         let canaries = canary::judge(&plan, &tried)?;
         if decoys.was_written() {
             return Err(
@@ -38,7 +63,7 @@ impl Fence {
             );
         }
         let kernel_uid = self.kernel_uid()?;
-        Ok(Proof { canaries, kernel_uid, elapsed: start.elapsed() })
+        Ok(Proof { canaries, kernel_uid, elapsed: took + start.elapsed() })
     }
 
     fn try_canaries(&mut self, plan: &CanaryPlan, end: Instant) -> Result<Vec<(String, i32)>, FenceError> {

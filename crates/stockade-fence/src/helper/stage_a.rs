@@ -15,8 +15,9 @@ use crate::spec::{FenceNetwork, FenceSpec, INNER_ID, Identity};
 use crate::sys::process::{self, Side, Wait};
 use crate::sys::userns::{self, Ids, NAMESPACES, OwnerMap, Setgroups};
 
-/// How long the runner may take to send its order.
-const ORDER_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long the runner may take to send its order: it verifies the provider and walks the workspace meanwhile, which takes
+/// milliseconds, and minutes on a slow disk. The end of a runner is noticed at once.
+const ORDER_TIMEOUT: Duration = Duration::from_secs(600);
 
 pub(super) fn run(frames: &mut Frames) -> Result<(), FenceError> {
     let mut clock = Phases::new();

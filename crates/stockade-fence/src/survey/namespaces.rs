@@ -13,11 +13,11 @@ use rustix::process::Pid;
 use rustix::thread::{Gid, Uid};
 use stockade_core::survey::{CallerFacts, Refused};
 
-use crate::sys::{mounts, net};
+use crate::sys::{mounts, net, userns};
 
 use super::refused;
 use super::steps::Step;
-use super::trial::{self, Fault, Reporter, Waiting};
+use super::trial::{self, Fault, Released, Reporter, Waiting};
 use super::{landlock, seccomp};
 
 /// The user and group inside the fence.
@@ -45,8 +45,38 @@ pub(super) enum Locks {
     LandlockAndSeccomp(i32),
 }
 
+/// A walk that a child is taking.
+#[derive(Debug)]
+pub(super) struct Walking {
+    child: Released,
+    /// The child's user namespace, on root hosts: with it the owners of files can be mapped.
+    owners: Option<OwnedFd>,
+}
+
+impl Walking {
+    /// A user namespace that maps one id; `None` where the caller may not use one.
+    pub(super) fn owners(&self) -> Option<&OwnedFd> {
+        self.owners.as_ref()
+    }
+
+    /// Waits for the end of the walk. `None`: it stands.
+    pub(super) fn finish(self) -> Option<Refused> {
+        self.child.finish().ending.refusal()
+    }
+
+    /// Leaves the walk to end by itself.
+    pub(super) fn abandon(self) {
+        self.child.abandon();
+    }
+}
+
 /// Takes the walk. `None`: it stands.
 pub(super) fn walk(caller: &CallerFacts, locks: &Locks) -> Option<Refused> {
+    begin(caller, locks).map_or_else(Some, Walking::finish)
+}
+
+/// Begins the walk and does not wait for its end.
+pub(super) fn begin(caller: &CallerFacts, locks: &Locks) -> Result<Walking, Refused> {
     let filter = seccomp::trial_filter();
     let root_host = caller.is_root_host();
     let all = NAMESPACES.iter().fold(0, |flags, (flag, _)| flags | flag);
@@ -61,12 +91,12 @@ pub(super) fn walk(caller: &CallerFacts, locks: &Locks) -> Option<Refused> {
     });
     match child {
         Ok(child) => map_ids(child, caller),
-        Err(error) => Some(clone_refused(Fault::from(error).0)),
+        Err(error) => Err(clone_refused(Fault::from(error).0)),
     }
 }
 
-/// Writes the mappings from outside, releases the child and waits for its end.
-fn map_ids(child: Waiting, caller: &CallerFacts) -> Option<Refused> {
+/// Writes the mappings from outside and releases the child.
+fn map_ids(child: Waiting, caller: &CallerFacts) -> Result<Walking, Refused> {
     let (uid, gid) =
         if caller.is_root_host() { (TRIAL_KERNEL_ID, TRIAL_KERNEL_ID) } else { (caller.uid, caller.gid) };
     let mut files = vec![
@@ -79,10 +109,11 @@ fn map_ids(child: Waiting, caller: &CallerFacts) -> Option<Refused> {
     }
     for (step, file, text) in files {
         if let Err(errno) = write_of(child.pid(), file, &text) {
-            return child.give_up(step, errno.raw_os_error()).ending.refusal();
+            return Err(child.give_up(step, errno.raw_os_error()));
         }
     }
-    child.finish().ending.refusal()
+    let owners = if caller.is_root_host() { userns::namespace_of(child.pid()).ok() } else { None };
+    Ok(Walking { child: child.release(), owners })
 }
 
 fn write_of(pid: Pid, file: &str, text: &str) -> Result<(), Errno> {

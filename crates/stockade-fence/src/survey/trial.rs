@@ -168,17 +168,42 @@ impl Waiting {
     }
 
     /// Ends the child before it took any step, because its parent was refused one.
-    pub(super) fn give_up(self, step: Step, errno: i32) -> Report {
+    pub(super) fn give_up(self, step: Step, errno: i32) -> Refused {
         drop(self.go);
         // The child ends by itself: the word it waits for cannot come any more.
         let _ended = process::reap(Some(self.pid), Wait::Block);
-        Report { ending: Ending::Refused(step, errno), begun: vec![step] }
+        refused(step.name(), errno)
+    }
+
+    /// Releases the child.
+    pub(super) fn release(self) -> Released {
+        let _written = rustix::io::retry_on_intr(|| rustix::io::write(&self.go, b"g"));
+        Released { pid: self.pid, report: self.report, deadline: Instant::now() + LIMIT }
     }
 
     /// Releases the child and waits for its end.
     pub(super) fn finish(self) -> Report {
-        let _written = rustix::io::retry_on_intr(|| rustix::io::write(&self.go, b"g"));
-        let bytes = read_until_end(&self.report, Instant::now() + LIMIT);
+        self.release().finish()
+    }
+}
+
+/// A child that takes its steps.
+#[derive(Debug)]
+pub(super) struct Released {
+    pid: Pid,
+    report: OwnedFd,
+    deadline: Instant,
+}
+
+impl Released {
+    /// Leaves it to end by itself, where nobody wants its report any more.
+    pub(super) fn abandon(self) {
+        slow_ends::leave(self.pid);
+    }
+
+    /// Waits for its end.
+    pub(super) fn finish(self) -> Report {
+        let bytes = read_until_end(&self.report, self.deadline);
         if bytes.is_none() {
             let _gone = rustix::process::kill_process(self.pid, Signal::KILL);
         }

@@ -109,6 +109,11 @@ fn reap(holder: Pid) {
 
 fn open_mapped(holder: Pid, on_disk: Ids, kernel: Ids) -> Result<OwnedFd, FenceError> {
     write_maps(holder, on_disk, kernel, Setgroups::Allow)?;
-    let path = format!("/proc/{}/ns/user", holder.as_raw_pid());
+    namespace_of(holder)
+}
+
+/// The user namespace of a process.
+pub(crate) fn namespace_of(pid: Pid) -> Result<OwnedFd, FenceError> {
+    let path = format!("/proc/{}/ns/user", pid.as_raw_pid());
     rustix::fs::openat(CWD, &path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).step("open(ns/user)")
 }

@@ -5,7 +5,8 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 
 use rustix::mount::{MountFlags, UnmountFlags};
-use stockade_fence::{BindAccess, BindOwner, Fence, FenceErrorKind, Identity, can_idmap, private_kernel_id};
+use stockade_fence::survey::{Extent, Measuring, SurveyRequest};
+use stockade_fence::{BindAccess, BindOwner, Fence, FenceErrorKind, Identity, private_kernel_id};
 
 use super::harness::Test;
 use super::lab::{Lab, bind};
@@ -108,8 +109,9 @@ fn a_file_system_that_cannot_map_says_so() {
     let lab = Lab::new("overlay");
     let overlay = Overlay::over(&lab);
     let workspace = overlay.0.join("ws");
-    assert_eq!(can_idmap(&lab.workspace), Ok(()));
-    let error = can_idmap(&workspace).unwrap_err();
+    let measuring = Measuring::begin(SurveyRequest { path: None, extent: Extent::FirstThatStands });
+    assert_eq!(measuring.can_idmap(&lab.workspace), Ok(()));
+    let error = measuring.can_idmap(&workspace).unwrap_err();
     assert_eq!((error.kind(), error.errno()), (FenceErrorKind::CannotIdmap, libc::EINVAL));
     assert_eq!(error.path(), Some(workspace.as_path()));
     let mut spec = lab.spec();
