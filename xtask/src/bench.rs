@@ -1,6 +1,7 @@
 //! `cargo xtask bench`: what a run costs over a bare start of the same program, in interleaved pairs.
 
 mod bare;
+mod fence;
 mod measure;
 mod report;
 mod setting;
@@ -55,15 +56,17 @@ pub(crate) fn run(purpose: Purpose) -> Result<()> {
     }
 }
 
-fn measure_all(setting: &Setting) -> Result<[Row; 4]> {
+fn measure_all(setting: &Setting) -> Result<Vec<Row>> {
     let stub = added(setting, &setting.stub, 21)?;
     let turn = added(setting, &setting.agent, 15)?;
     let refusal_ms = median((0..15).map(|_| refusal(setting)).collect::<Result<_>>()?);
     let memory_mb = median((0..5).map(|_| peak_memory(setting)).collect::<Result<_>>()?);
-    Ok([
+    let mut rows = vec![
         Row::added("run of a stub that says one line", &stub, STUB_BUDGET_MS),
         Row::added("run of Grok with one tool call", &turn, TURN_BUDGET_MS),
         Row::alone("refusal on a host without Landlock, whole process", refusal_ms, "ms", REFUSAL_BUDGET_MS),
         Row::alone("peak memory of Stockade's own processes", memory_mb, "MB", MEMORY_BUDGET_MB),
-    ])
+    ];
+    rows.extend(fence::measure()?);
+    Ok(rows)
 }

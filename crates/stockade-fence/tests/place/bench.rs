@@ -1,53 +1,103 @@
-//! Medians of the phases of a fence. Numbers of one machine: printed, never asserted.
+//! What a fence costs: medians of its phases, beside a plain start and bubblewrap, and a hundred at once. The last line is
+//! for programs (`cargo xtask bench`), in milliseconds. Numbers of one machine: printed, never asserted.
 
 use std::process::{Command, Stdio};
+use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use stockade_core::survey::Rung;
-use stockade_fence::{Fence, Role, stdio};
+use stockade_fence::{Role, StartedHelper, stdio};
 
 use super::lab::{Lab, wait_for};
 
 const ROUNDS: usize = 60;
+const CROWD: usize = 100;
+const CROWDS: usize = 3;
 
 pub(crate) fn run() {
     println!("uid {}", rustix::process::geteuid().as_raw());
-    for rung in Rung::ALL {
-        let mut rows: Vec<[Duration; 6]> = Vec::new();
-        let mut phases: Vec<(String, u64)> = Vec::new();
-        for _ in 0..ROUNDS {
-            let (row, inside) = round(rung);
-            rows.push(row);
-            phases.extend(inside);
+    let mut best = None;
+    for rung in [Rung::Nsl, Rung::Ns] {
+        let rounds: Vec<Round> = (0..ROUNDS).map(|_| Round::of(rung)).collect();
+        let plain = told(rung, "plain start", rounds.iter().map(|r| r.plain).collect());
+        let laps = ["build", "prove", "spawn+wait", "close"];
+        for (i, name) in laps.iter().enumerate() {
+            told(rung, name, rounds.iter().map(|r| r.laps[i]).collect());
         }
-        let names = ["plain start", "build", "prove", "spawn+wait", "close", "total"];
-        for (column, name) in names.iter().enumerate() {
-            let mut values: Vec<Duration> = rows.iter().map(|r| r[column]).collect();
-            values.sort();
-            println!(
-                "{} {name:<12} {:>9.3?} (max {:.3?})",
-                rung.id(),
-                values[values.len() / 2],
-                values[values.len() - 1]
-            );
-        }
-        let mut names: Vec<&str> = Vec::new();
-        for (name, _) in &phases {
-            if !names.contains(&name.as_str()) {
-                names.push(name);
-            }
-        }
+        let total = told(rung, "total", rounds.iter().map(Round::total).collect());
+        let added = rounds.iter().map(|r| r.total().saturating_sub(r.plain)).collect();
+        let added = told(rung, "over plain", added);
+        let phases: Vec<_> = rounds.iter().flat_map(|r| &r.phases).collect();
+        let mut names: Vec<&String> = Vec::new();
+        phases
+            .iter()
+            .filter(|(name, _)| {
+                !names.contains(&name) && {
+                    names.push(name);
+                    true
+                }
+            })
+            .count();
         for name in names {
             let mut values: Vec<u64> = phases.iter().filter(|(n, _)| n == name).map(|(_, v)| *v).collect();
             values.sort_unstable();
             println!("{}   inside {name:<10} {:>6} us", rung.id(), values[values.len() / 2]);
         }
+        best.get_or_insert((plain, total, added));
+    }
+    let (plain, total, added) = best.unwrap();
+    let bubblewrap = bubblewrap();
+    let crowd = median((0..CROWDS).map(|_| crowd()).collect());
+    println!("{CROWD} at once {crowd:.3?}");
+    let ms = |d: Duration| d.as_secs_f64() * 1e3;
+    println!(
+        "{}",
+        serde_json::json!({
+            "plain": ms(plain),
+            "fence": ms(total),
+            "added": ms(added),
+            "bubblewrap": bubblewrap.map(ms),
+            "hundred": ms(crowd),
+        })
+    );
+}
+
+fn told(rung: Rung, name: &str, mut values: Vec<Duration>) -> Duration {
+    values.sort();
+    let middle = values[values.len() / 2];
+    println!("{} {name:<12} {middle:>9.3?} (max {:.3?})", rung.id(), values[values.len() - 1]);
+    middle
+}
+
+fn median(mut values: Vec<Duration>) -> Duration {
+    values.sort();
+    values[values.len() / 2]
+}
+
+struct Round {
+    plain: Duration,
+    laps: [Duration; 4],
+    phases: Vec<(String, u64)>,
+}
+
+impl Round {
+    #[expect(clippy::disallowed_methods, reason = "a plain start to compare with")]
+    fn of(rung: Rung) -> Self {
+        let lab = Lab::new("bench");
+        let start = Instant::now();
+        Command::new("/bin/true").stdin(Stdio::null()).status().unwrap();
+        let plain = start.elapsed();
+        let (laps, phases) = fence(&lab, rung);
+        Self { plain, laps, phases }
+    }
+
+    fn total(&self) -> Duration {
+        self.laps.iter().sum()
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "a plain start to compare with")]
-fn round(rung: Rung) -> ([Duration; 6], Vec<(String, u64)>) {
-    let lab = Lab::new("bench");
+/// The whole life of a fence around one `/bin/true`, as a run has it.
+fn fence(lab: &Lab, rung: Rung) -> ([Duration; 4], Vec<(String, u64)>) {
     let mut spec = lab.spec();
     spec.rung = rung;
     let mut clock = Instant::now();
@@ -57,11 +107,11 @@ fn round(rung: Rung) -> ([Duration; 6], Vec<(String, u64)>) {
         clock = now;
         lap
     };
-    Command::new("/bin/true").stdin(Stdio::null()).status().unwrap();
-    let plain = lap();
-    let mut fence = Fence::build(&spec).unwrap();
+    let building = StartedHelper::start().unwrap().build(&spec).unwrap();
+    let decoys = building.place_decoys(&lab.proof()).unwrap();
+    let mut fence = building.finish().unwrap();
     let build = lap();
-    fence.prove(&lab.proof()).unwrap();
+    fence.prove_with(decoys).unwrap();
     let prove = lap();
     let (theirs, _ours) = stdio::sockets().unwrap();
     let mut spawn = lab.shell(Role::Agent, "");
@@ -69,8 +119,58 @@ fn round(rung: Rung) -> ([Duration; 6], Vec<(String, u64)>) {
     let id = fence.spawn(&spawn, theirs).unwrap();
     wait_for(&mut fence, id);
     let spawned = lap();
-    let inside = fence.facts().phases.clone();
-    assert!(fence.close(Duration::from_secs(2)).gone);
-    let close = lap();
-    ([plain, build, prove, spawned, close, build + prove + spawned + close], inside)
+    let phases = fence.facts().phases.clone();
+    assert!(fence.close(Duration::from_secs(10)).gone);
+    ([build, prove, spawned, lap()], phases)
+}
+
+/// Many fences at the same moment, until the last is gone.
+fn crowd() -> Duration {
+    let labs: Vec<Lab> = (0..CROWD).map(|i| Lab::new(&format!("bench-{i}"))).collect();
+    let ready = Barrier::new(CROWD + 1);
+    std::thread::scope(|scope| {
+        for lab in &labs {
+            let ready = &ready;
+            scope.spawn(move || {
+                ready.wait();
+                fence(lab, Rung::Ns);
+            });
+        }
+        ready.wait();
+        Instant::now()
+    })
+    .elapsed()
+}
+
+/// A comparable sandbox of bubblewrap around the same program; `None`: it is not here or does not work.
+#[expect(clippy::disallowed_methods, reason = "a peer to compare with")]
+fn bubblewrap() -> Option<Duration> {
+    const ARGUMENTS: [&str; 16] = [
+        "--unshare-user",
+        "--unshare-pid",
+        "--unshare-net",
+        "--unshare-ipc",
+        "--unshare-uts",
+        "--die-with-parent",
+        "--ro-bind",
+        "/",
+        "/",
+        "--proc",
+        "/proc",
+        "--dev",
+        "/dev",
+        "--tmpfs",
+        "/tmp",
+        "/bin/true",
+    ];
+    let mut times = Vec::new();
+    for _ in 0..ROUNDS {
+        let start = Instant::now();
+        let status = Command::new("bwrap").args(ARGUMENTS).stdin(Stdio::null()).status().ok()?;
+        times.push(start.elapsed());
+        status.success().then_some(())?;
+    }
+    let middle = median(times);
+    println!("bubblewrap   {middle:>9.3?}");
+    Some(middle)
 }
