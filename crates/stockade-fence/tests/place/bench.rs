@@ -29,15 +29,11 @@ pub(crate) fn run() {
         let added = told(rung, "over plain", added);
         let phases: Vec<_> = rounds.iter().flat_map(|r| &r.phases).collect();
         let mut names: Vec<&String> = Vec::new();
-        phases
-            .iter()
-            .filter(|(name, _)| {
-                !names.contains(&name) && {
-                    names.push(name);
-                    true
-                }
-            })
-            .count();
+        for (name, _) in &phases {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
         for name in names {
             let mut values: Vec<u64> = phases.iter().filter(|(n, _)| n == name).map(|(_, v)| *v).collect();
             values.sort_unstable();
