@@ -117,6 +117,12 @@ fn a_container_of_docker() {
     on(&Class { names: &["docker"], lacks: &[], fence: USERNS_FILTERED });
 }
 
+/// Root that may not mount, as in a container started without its filters and with its default capabilities.
+#[test]
+fn root_of_a_container() {
+    on(&Class { names: &["few-capabilities"], lacks: &[], fence: Fence::Stands("nsl") });
+}
+
 #[test]
 fn inside_a_landlock_domain() {
     let fence = Fence::Refused {

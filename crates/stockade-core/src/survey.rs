@@ -107,11 +107,18 @@ pub struct CallerFacts {
     pub groups: Vec<u32>,
     /// Whether this is the initial user namespace.
     pub initial_user_namespace: bool,
+    /// Whether mounts can be made and mapped here (CAP_SYS_ADMIN). The root of most containers cannot.
+    pub mount_privilege: bool,
 }
 
 impl CallerFacts {
-    /// Kernel root: euid 0 in the initial user namespace. Only such a host can idmap mounts.
+    /// Kernel root with the privilege to mount: only such a host can idmap mounts.
     pub const fn is_root_host(&self) -> bool {
+        self.is_kernel_root() && self.mount_privilege
+    }
+
+    /// Kernel root: euid 0 in the initial user namespace.
+    pub const fn is_kernel_root(&self) -> bool {
         self.uid == 0 && self.initial_user_namespace
     }
 }

@@ -155,7 +155,9 @@ fn identity(plan: &LaunchPlan, survey: &Survey) -> Result<Identity, Refusal> {
                 stockade_fence::private_kernel_id(&plan.session).map_err(|e| refused(plan, survey, &e))?;
             Ok(Identity::Kernel { uid: id, gid: id })
         }
-        PlannedIdentity::KernelRoot { .. } => Ok(Identity::KernelRoot),
+        PlannedIdentity::KernelRoot { .. } if survey.caller.is_root_host() => Ok(Identity::KernelRoot),
+        // The root of a container may not mount in its own namespace: its place is built as any other caller's.
+        PlannedIdentity::KernelRoot { .. } => Ok(Identity::Caller),
     }
 }
 

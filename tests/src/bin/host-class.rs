@@ -22,7 +22,7 @@ use landlock::{
 };
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
 use rustix::process::{Gid, Uid};
-use rustix::thread::UnshareFlags;
+use rustix::thread::{CapabilitySet, CapabilitySets, UnshareFlags};
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
     TargetArch,
@@ -63,6 +63,7 @@ struct Host {
     in_landlock: bool,
     without_bwrap: bool,
     without_lsm_file: bool,
+    with_few_capabilities: bool,
     variables: Vec<(&'static str, &'static str)>,
 }
 
@@ -112,6 +113,22 @@ const DOCKER_DENIES: [libc::c_long; 23] = [
     libc::SYS_mount_setattr,
 ];
 
+/// What a container of Docker's has without options.
+const DOCKER_KEEPS: CapabilitySet = CapabilitySet::CHOWN
+    .union(CapabilitySet::DAC_OVERRIDE)
+    .union(CapabilitySet::FOWNER)
+    .union(CapabilitySet::FSETID)
+    .union(CapabilitySet::KILL)
+    .union(CapabilitySet::SETGID)
+    .union(CapabilitySet::SETUID)
+    .union(CapabilitySet::SETPCAP)
+    .union(CapabilitySet::NET_BIND_SERVICE)
+    .union(CapabilitySet::NET_RAW)
+    .union(CapabilitySet::SYS_CHROOT)
+    .union(CapabilitySet::MKNOD)
+    .union(CapabilitySet::AUDIT_WRITE)
+    .union(CapabilitySet::SETFCAP);
+
 impl Host {
     fn add(&mut self, class: &str) -> Result<()> {
         let always = |calls: &[libc::c_long]| calls.iter().copied().map(Denial::Always).collect::<Vec<_>>();
@@ -138,6 +155,7 @@ impl Host {
             }
             "in-landlock" => self.in_landlock = true,
             "no-bwrap" => self.without_bwrap = true,
+            "few-capabilities" => self.with_few_capabilities = true,
             "claude-code-web" => {
                 self.add("no-landlock")?;
                 self.add("no-bwrap")?;
@@ -164,6 +182,9 @@ impl Host {
         }
         if self.without_lsm_file && Path::new(LSM_FILE).exists() {
             hide_lsm_file().context("hiding the list of security modules (root is needed)")?;
+        }
+        if self.with_few_capabilities {
+            keep_few_capabilities().context("dropping capabilities (root is needed)")?;
         }
         if let Some(uid) = self.new_uid {
             become_user(uid).with_context(|| format!("becoming uid {uid} (root is needed)"))?;
@@ -226,6 +247,21 @@ fn become_user(id: u32) -> Result<()> {
     rustix::thread::set_thread_res_gid(gid, gid, gid).context("setresgid")?;
     rustix::thread::set_thread_res_uid(uid, uid, uid).context("setresuid")?;
     Ok(())
+}
+
+/// Leaves what Docker leaves to the root of a container; none of it lets anybody mount.
+fn keep_few_capabilities() -> Result<()> {
+    for capability in CapabilitySet::all().difference(DOCKER_KEEPS).iter() {
+        if rustix::thread::capability_is_in_bounding_set(capability).is_ok_and(|held| held) {
+            rustix::thread::remove_capability_from_bounding_set(capability).context("capbset drop")?;
+        }
+    }
+    let held = CapabilitySets {
+        effective: DOCKER_KEEPS,
+        permitted: DOCKER_KEEPS,
+        inheritable: CapabilitySet::empty(),
+    };
+    rustix::thread::set_capabilities(None, held).context("capset")
 }
 
 /// A domain that allows every file and is still a domain: it forbids mounting.

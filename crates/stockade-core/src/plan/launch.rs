@@ -186,8 +186,11 @@ fn argv_parts<'p>(order: &Order, profile: &'p Profile) -> Vec<&'p String> {
 
 fn identity(order: &Order, survey: &Survey) -> PlannedIdentity {
     let ws = &order.workspace;
-    if !survey.caller.is_root_host() {
+    if !survey.caller.is_kernel_root() {
         return PlannedIdentity::Caller;
+    }
+    if !survey.caller.is_root_host() {
+        return PlannedIdentity::KernelRoot { reason: "root without CAP_SYS_ADMIN".to_owned() };
     }
     match &ws.idmap_refused {
         Some(r) => PlannedIdentity::KernelRoot { reason: format!("{} {}", r.step, r.errno_name) },

@@ -116,6 +116,7 @@ host_matrix! {
         ..order().workspace
     };
     host_root_of_a_container: hosts::root_of_a_container(), order().workspace;
+    host_root_without_mounting: hosts::root_without_mounting(), order().workspace;
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
+use rustix::thread::CapabilitySet;
 use stockade_core::survey::CallerFacts;
 
 /// The name of the initial user namespace, fixed in the kernel (`PROC_USER_INIT_INO`, include/linux/proc_ns.h).
@@ -27,6 +28,8 @@ pub(super) fn caller() -> CallerFacts {
         groups: groups.into_iter().map(rustix::process::Gid::as_raw).collect(),
         initial_user_namespace: std::fs::read_link("/proc/self/ns/user")
             .is_ok_and(|name| name == Path::new(INITIAL_USER_NAMESPACE)),
+        mount_privilege: rustix::thread::capabilities(None)
+            .is_ok_and(|held| held.effective.contains(CapabilitySet::SYS_ADMIN)),
     }
 }
 

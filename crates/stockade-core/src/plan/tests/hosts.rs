@@ -22,7 +22,13 @@ pub(super) fn plain() -> Survey {
     Survey {
         kernel: "6.18.44".to_owned(),
         machine: "x86_64".to_owned(),
-        caller: CallerFacts { uid: 1000, gid: 1000, groups: vec![27], initial_user_namespace: true },
+        caller: CallerFacts {
+            uid: 1000,
+            gid: 1000,
+            groups: vec![27],
+            initial_user_namespace: true,
+            mount_privilege: false,
+        },
         landlock: LandlockFacts { abi: Some(7), refused: None, layers_in_use: 0 },
         seccomp_refused: None,
         rungs: trials(None, None),
@@ -123,13 +129,25 @@ pub(super) fn in_landlock() -> Survey {
 
 /// Everything on, root.
 pub(super) fn root() -> Survey {
-    let caller = CallerFacts { uid: 0, gid: 0, groups: Vec::new(), initial_user_namespace: true };
+    let caller = CallerFacts {
+        uid: 0,
+        gid: 0,
+        groups: Vec::new(),
+        initial_user_namespace: true,
+        mount_privilege: true,
+    };
     Survey { caller, ..plain() }
 }
 
 /// Root of a container with a user namespace of its own.
 pub(super) fn root_of_a_container() -> Survey {
     let caller = CallerFacts { initial_user_namespace: false, ..root().caller };
+    Survey { caller, ..plain() }
+}
+
+/// Root of a container that shares the host's user namespace and may not mount.
+pub(super) fn root_without_mounting() -> Survey {
+    let caller = CallerFacts { mount_privilege: false, ..root().caller };
     Survey { caller, ..plain() }
 }
 
