@@ -14,6 +14,7 @@
 
 pub mod caller;
 pub mod git;
+pub mod internet;
 pub mod model;
 pub mod network;
 pub mod outside;

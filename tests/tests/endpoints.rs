@@ -39,7 +39,7 @@ fn on_the_hosts_network_the_listener_demands_the_runs_own_key_and_the_receipt_sa
         let model = ScriptedModel::scenario(&world, &one_answer(), &[]);
         world.run("host", &GROK).args(&["--network", "host", "--endpoint", &model.url]).end().expect_code(0);
         let receipt = world.receipt("host");
-        assert_eq!(receipt["fence"]["network"], "host");
+        assert_eq!(receipt["fence"]["network"], json!({ "policy": "host", "egress": null }));
         let network =
             receipt["guarantees"].as_array().unwrap().iter().find(|g| g["id"] == "network").unwrap();
         assert_eq!((network["required"].as_bool(), network["held"].as_bool()), (Some(true), Some(false)));

@@ -148,6 +148,24 @@ pub mod network_code {
     pub const BAD_REQUEST: &str = "bad-request";
     /// A request lacked the placeholder key of the run.
     pub const PLACEHOLDER_MISSING: &str = "placeholder-missing";
+    /// The egress listener let a connection or a request through.
+    pub const EGRESS: &str = "egress";
+    /// The host is not on the list.
+    pub const EGRESS_NOT_LISTED: &str = "egress-not-listed";
+    /// The host is on the list with another port.
+    pub const EGRESS_PORT: &str = "egress-port";
+    /// An address in place of a name, and not on the list.
+    pub const EGRESS_LITERAL: &str = "egress-literal";
+    /// A listed name leads to addresses that no name may lead to.
+    pub const EGRESS_ADDRESS: &str = "egress-address";
+    /// A listed name cannot be looked up.
+    pub const EGRESS_NAME: &str = "egress-name";
+    /// A listed host cannot be connected to, or broke the protocol.
+    pub const EGRESS_UNREACHABLE: &str = "egress-unreachable";
+    /// What came through a tunnel is no TLS, or TLS for another name.
+    pub const EGRESS_TLS: &str = "egress-tls";
+    /// A request that no proxy takes.
+    pub const EGRESS_REQUEST: &str = "egress-request";
 }
 
 /// Codes of [`EventKind::ModelResponse::failure`]: why no HTTP answer arrived.

@@ -8,6 +8,7 @@ pub mod event;
 pub mod guarantee;
 pub mod judge;
 pub mod mode;
+pub mod network;
 pub mod order;
 pub mod plan;
 pub mod profile;

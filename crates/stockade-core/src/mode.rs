@@ -34,6 +34,8 @@ pub enum NetworkPolicy {
     None,
     /// The model listener of the gateway and nothing else.
     Model,
+    /// The model listener, and listed hosts through the egress listener.
+    Allow,
     /// The host's network: its own consent, and the guarantee `network` is missing.
     Host,
 }
@@ -44,6 +46,7 @@ impl NetworkPolicy {
         match self {
             Self::None => "none",
             Self::Model => "model",
+            Self::Allow => "allow",
             Self::Host => "host",
         }
     }
@@ -102,7 +105,7 @@ mod tests {
         for mode in AccessMode::ALL {
             assert_eq!(name(serde_json::to_value(mode).unwrap()), mode.id());
         }
-        for policy in [NetworkPolicy::None, NetworkPolicy::Model, NetworkPolicy::Host] {
+        for policy in [NetworkPolicy::None, NetworkPolicy::Model, NetworkPolicy::Allow, NetworkPolicy::Host] {
             assert_eq!(name(serde_json::to_value(policy).unwrap()), policy.id());
         }
         for choice in [ProviderSandbox::Keep, ProviderSandbox::Replace] {

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     guarantee::Guarantee,
     mode::{AccessMode, Api, NetworkPolicy, ProviderSandbox},
+    network::Destination,
 };
 
 /// The largest prompt Stockade takes, in bytes. A profile can ask for less.
@@ -41,6 +42,8 @@ pub struct Order {
     pub endpoint: EndpointOrder,
     /// The network policy.
     pub network: NetworkPolicy,
+    /// What the policy `allow` lets through beside the model.
+    pub allow: Vec<Destination>,
     /// What happens to the provider's own sandbox.
     pub provider_sandbox: ProviderSandbox,
     /// Where that choice came from: `flag`, `default`, or a config file's path.

@@ -16,6 +16,7 @@ pub use self::launch::{HOME, PROVIDER_FOLDER};
 use crate::{
     guarantee::Guarantee,
     mode::{AccessMode, Api, NetworkPolicy, ProviderSandbox},
+    network::Destination,
     order::{Limits, Order, Pin, PinKind, TextFacts},
     profile::{CredentialHeader, Profile, SideRequest, Stop},
     status::Refusal,
@@ -73,6 +74,9 @@ pub struct LaunchPlan {
     pub prompt: PlannedPrompt,
     /// The network policy.
     pub network: NetworkPolicy,
+    /// What the egress listener lets through.
+    #[schemars(with = "Vec<String>")]
+    pub allow: Vec<Destination>,
     /// The endpoint.
     pub endpoint: PlannedEndpoint,
     /// What the gateway lets through.

@@ -11,6 +11,7 @@ use crate::{
     guarantee::Guarantee,
     judge::{Denial, ModelIdentity, PermissionRecord},
     mode::{AccessMode, NetworkPolicy, ProviderSandbox},
+    network::Destination,
     order::{Limits, PinKind},
     plan::{PlannedIdentity, ProfileFacts},
     status::{Cause, FailurePhase, Status},
@@ -199,8 +200,8 @@ pub struct FenceRecord {
     pub reads: Vec<String>,
     /// Extra paths that could be written.
     pub writes: Vec<String>,
-    /// The network policy.
-    pub network: NetworkPolicy,
+    /// What could be reached.
+    pub network: NetworkRecord,
     /// Who the agent ran as.
     pub identity: PlannedIdentity,
     /// Its kernel user id.
@@ -211,6 +212,35 @@ pub struct FenceRecord {
     pub build_us: u64,
     /// Proving, in microseconds.
     pub prove_us: u64,
+}
+
+/// What could be reached from inside.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NetworkRecord {
+    /// The policy.
+    pub policy: NetworkPolicy,
+    /// What went through the egress listener; null: the policy has none.
+    pub egress: Option<EgressRecord>,
+}
+
+/// What went through the egress listener. Every decision is counted, also where the events of a flood were not recorded.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct EgressRecord {
+    /// The list, as it stood from the start to the end.
+    #[schemars(with = "Vec<String>")]
+    pub listed: Vec<Destination>,
+    /// Connections and plain requests that were let through, by destination.
+    pub passed: BTreeMap<String, u64>,
+    /// What was turned away, by code.
+    pub turned_away: BTreeMap<String, u64>,
+    /// Bytes that left.
+    pub bytes_sent: u64,
+    /// Bytes that came back.
+    pub bytes_received: u64,
+    /// Always false: what goes through TLS is not seen, only to which host.
+    pub sees_inside_tls: bool,
 }
 
 /// The provider's runtime.

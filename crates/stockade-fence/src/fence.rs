@@ -55,6 +55,8 @@ pub struct Listeners {
     pub model: Option<TcpListener>,
     /// UDP 127.0.0.1:53 inside; blocking until the caller sets it otherwise.
     pub names: Option<UdpSocket>,
+    /// TCP 127.0.0.1:3128 inside; blocking until the caller sets it otherwise.
+    pub egress: Option<TcpListener>,
 }
 
 /// Something that happened in the fence.

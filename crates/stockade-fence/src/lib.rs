@@ -34,6 +34,6 @@ pub use identity::private_kernel_id;
 pub use message::Exited;
 pub use role::{ProcessStat, Role, RoleId, SpawnLimits, SpawnRequest, Target, TreeStat};
 pub use spec::{
-    Bind, BindAccess, BindOwner, FenceNetwork, FenceSpec, INNER_HOME, INNER_ID, Identity, MODEL_PORT,
-    NAMES_PORT, OWN_BINARY, OwnBinary,
+    Bind, BindAccess, BindOwner, EGRESS_PORT, FenceNetwork, FenceSpec, INNER_HOME, INNER_ID, Identity,
+    MODEL_PORT, NAMES_PORT, OWN_BINARY, OwnBinary,
 };

@@ -14,6 +14,8 @@ pub const INNER_ID: u32 = 1000;
 pub const INNER_HOME: &str = "/home/agent";
 /// The port of the model listener on 127.0.0.1.
 pub const MODEL_PORT: u16 = 8080;
+/// The port of the egress listener on 127.0.0.1.
+pub const EGRESS_PORT: u16 = stockade_core::network::EGRESS_PORT;
 /// The port of the names listener on 127.0.0.1 (UDP).
 pub const NAMES_PORT: u16 = 53;
 /// Where Stockade's own executable lies inside, for the probe role.
@@ -82,6 +84,8 @@ pub struct Bind {
 pub enum FenceNetwork {
     /// An empty network with two listeners that are passed out: the model's and the one for names.
     Gateway,
+    /// The same with a third, for egress.
+    GatewayWithEgress,
     /// An empty network and nobody who listens.
     Empty,
     /// The host's network. Gives up the guarantee `network`.

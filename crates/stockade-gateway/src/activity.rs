@@ -29,12 +29,12 @@ impl Activity {
         self.started.elapsed().saturating_sub(Duration::from_millis(self.last_ms.load(Ordering::Relaxed)))
     }
 
-    /// Bytes of request bodies received from the agent.
+    /// Bytes received from the agent: request bodies, and what left through the egress listener.
     pub fn bytes_from_agent(&self) -> u64 {
         self.from_agent.load(Ordering::Relaxed)
     }
 
-    /// Bytes of answer bodies received from the endpoint.
+    /// Bytes received for the agent: answer bodies, and what came back through the egress listener.
     pub fn bytes_from_endpoint(&self) -> u64 {
         self.from_endpoint.load(Ordering::Relaxed)
     }

@@ -1,6 +1,6 @@
 //! Reaching the endpoint.
 
-use std::{error::Error, io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{error::Error, sync::Arc};
 
 use bytes::Bytes;
 use http_body_util::Full;
@@ -9,20 +9,17 @@ use hyper_util::rt::TokioIo;
 use stockade_core::event::failure_code;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
-    net::TcpStream,
     time::{Instant, timeout_at},
 };
 
 use crate::{
+    connect,
     policy::{BUFFER_BYTES, CONNECT_TIMEOUT, HEAD_LIMIT_BYTES},
     resolve,
     tasks::Tasks,
     tls::Tls,
     upstream::Upstream,
 };
-
-/// How long one address may take while others are left.
-const ADDRESS_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Why no answer arrived.
 #[derive(Debug)]
@@ -76,7 +73,10 @@ impl Dialer {
             .await
             .map_err(|_| NoAnswer::new(failure_code::NAME, format!("looking up {host} took too long")))?
             .map_err(|e| NoAnswer::new(failure_code::NAME, format!("cannot look up {host}: {e}")))?;
-        let tcp = self.connect(&found, deadline).await?;
+        let tcp = connect::first(&found, deadline).await.map_err(|last| {
+            let target = format!("{host} port {}", self.upstream.port());
+            NoAnswer::new(failure_code::UNREACHABLE, format!("cannot connect to {target}: {last}"))
+        })?;
         let wire: Box<dyn Wire> = match &self.tls {
             None => Box::new(tcp),
             Some(tls) => {
@@ -105,27 +105,5 @@ impl Dialer {
             }
         });
         Ok(line)
-    }
-
-    async fn connect(&self, addresses: &[SocketAddr], deadline: Instant) -> Result<TcpStream, NoAnswer> {
-        let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-        for (index, address) in addresses.iter().enumerate() {
-            let until = if index + 1 == addresses.len() {
-                deadline
-            } else {
-                deadline.min(Instant::now() + ADDRESS_TIMEOUT)
-            };
-            match timeout_at(until, TcpStream::connect(address)).await {
-                Ok(Ok(tcp)) => {
-                    // Whole requests and single events are written at once: waiting for more only adds delay.
-                    let _as_it_was = tcp.set_nodelay(true).is_err();
-                    return Ok(tcp);
-                }
-                Ok(Err(error)) => last = error,
-                Err(_) => last = io::Error::from(io::ErrorKind::TimedOut),
-            }
-        }
-        let target = format!("{} port {}", self.upstream.host(), self.upstream.port());
-        Err(NoAnswer::new(failure_code::UNREACHABLE, format!("cannot connect to {target}: {last}")))
     }
 }

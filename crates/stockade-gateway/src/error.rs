@@ -52,7 +52,7 @@ pub enum GatewayError {
     /// A listener cannot be handed to the runtime.
     #[error("cannot register the {listener} listener: {source}")]
     Listener {
-        /// `model` or `names`.
+        /// `model`, `names` or `egress`.
         listener: &'static str,
         /// The cause.
         source: io::Error,

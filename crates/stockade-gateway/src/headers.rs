@@ -89,6 +89,19 @@ pub(crate) fn to_agent(endpoint: &HeaderMap, mask: &Mask) -> HeaderMap {
     out
 }
 
+/// The headers of a plain request or its answer that concern more than one connection. The credentials of a proxy are
+/// meant for this one.
+pub(crate) fn end_to_end(headers: &HeaderMap) -> HeaderMap {
+    let named = named_by_connection(headers);
+    let mut out = HeaderMap::with_capacity(headers.len() + 2);
+    for (name, value) in headers {
+        if !HOP_BY_HOP.contains(name) && !named.contains(name) {
+            out.append(name, value.clone());
+        }
+    }
+    out
+}
+
 fn named_by_connection(headers: &HeaderMap) -> Vec<HeaderName> {
     headers
         .get_all(CONNECTION)

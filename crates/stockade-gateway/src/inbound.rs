@@ -1,6 +1,6 @@
 //! The model listener: connections and requests of the agent.
 
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::{convert::Infallible, sync::Arc};
 
 use hyper::{
     HeaderMap, Method, Request, Response, StatusCode,
@@ -16,11 +16,11 @@ use stockade_core::{
 };
 use tokio::{
     net::{TcpListener, TcpStream},
-    sync::{Semaphore, oneshot},
-    time::sleep,
+    sync::oneshot,
 };
 
 use crate::{
+    accept,
     agent_body::AgentBody,
     answer,
     decide::{self, Decision, ModelCall, Route},
@@ -31,37 +31,18 @@ use crate::{
     shared::Shared,
 };
 
-/// How long accepting rests after an error, which is a lack of descriptors or memory.
-const REST_AFTER_ERROR: Duration = Duration::from_millis(50);
 /// How many tool names of a request are told, and how long each may be.
 const TOOLS_TOLD: usize = 200;
 const TOOL_NAME_BYTES: usize = 200;
 
 /// Accepts connections until the gateway ends.
 pub(crate) async fn listen(shared: Arc<Shared>, listener: TcpListener) {
-    let places = Arc::new(Semaphore::new(CONNECTION_LIMIT));
-    let mut stop = shared.tasks.stop();
-    loop {
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
-            () = stop.asked() => return,
-        };
-        let Ok((socket, _)) = accepted else {
-            sleep(REST_AFTER_ERROR).await;
-            continue;
-        };
-        let (tasks, shared) = (Arc::clone(&shared.tasks), Arc::clone(&shared));
-        tasks.spawn(async move {
-            connection(shared, socket).await;
-            drop(place);
-        });
-    }
+    let tasks = Arc::clone(&shared.tasks);
+    accept::each(tasks, listener, CONNECTION_LIMIT, move |socket| connection(Arc::clone(&shared), socket))
+        .await;
 }
 
 async fn connection(shared: Arc<Shared>, socket: TcpStream) {
-    // Events are written one by one: waiting for more only adds delay.
-    let _as_it_was = socket.set_nodelay(true).is_err();
     let mut stop = shared.tasks.stop();
     let service = service_fn(move |request| {
         let shared = Arc::clone(&shared);

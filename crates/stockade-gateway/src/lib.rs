@@ -8,18 +8,23 @@
 //! - A request is read whole and checked (model, tool list) before anything of it leaves the host.
 //! - An answer passes through as it arrives while a bounded observer reads a copy; what it sees becomes facts.
 //! - What an agent would repeat for minutes is ended after the failures that the profile allows.
+//! - Where the policy lists hosts, a proxy lets those through and nothing else.
 //! - Look-ups of names are answered at once, with "no such name", and recorded.
 //!
 //! The agent and its tools are one principal: everything that arrives here may be forged.
 
+mod accept;
 mod activity;
 mod agent_body;
 mod answer;
+mod connect;
 mod decide;
 mod dial;
+mod egress;
 mod error;
 mod exchange;
 mod facts;
+pub mod fuzz;
 mod gateway;
 mod headers;
 mod inbound;
@@ -38,6 +43,7 @@ mod upstream;
 
 pub use activity::Activity;
 pub use decide::{Decision, ModelCall, decide};
+pub use egress::{Egress, EgressTotals};
 pub use error::GatewayError;
 pub use gateway::Gateway;
 pub use policy::{Credential, ModelPolicy};

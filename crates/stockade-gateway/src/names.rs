@@ -51,7 +51,7 @@ pub(crate) async fn listen(shared: Arc<Shared>, socket: UdpSocket) {
 }
 
 /// The name asked for and the reply, or nothing for what is no question.
-fn answer(message: &[u8]) -> Option<(String, Vec<u8>)> {
+pub(crate) fn answer(message: &[u8]) -> Option<(String, Vec<u8>)> {
     let header = message.get(..HEADER_BYTES)?;
     let (flags, count) = (*header.get(2)?, header.get(4..6)?);
     let is_reply_or_other = flags & 0b1111_1000 != 0;

@@ -10,7 +10,8 @@ use std::{
 };
 
 use stockade_core::{
-    mode::AccessMode,
+    mode::{AccessMode, NetworkPolicy},
+    network,
     order::{
         EndpointOrder, Listener, Order, PROMPT_LIMIT_BYTES, TextFacts, Workspace, WorkspaceKind,
         WorkspaceObjection,
@@ -116,6 +117,7 @@ pub(crate) fn admit(
             ca,
         },
         network: request.network,
+        allow: listed_once(&request.allow),
         provider_sandbox: request.provider_sandbox,
         provider_sandbox_source: request.provider_sandbox_source.clone(),
         accept_missing: request.accept_missing.clone(),
@@ -125,6 +127,17 @@ pub(crate) fn admit(
     };
     stockade_core::plan::check_order(&order, &profile.profile)?;
     Ok(Admitted { order, profile, prompt, ca_pem, before, notes })
+}
+
+/// Named twice is named once.
+fn listed_once(named: &[network::Destination]) -> Vec<network::Destination> {
+    let mut listed = Vec::new();
+    for destination in named {
+        if !listed.contains(destination) {
+            listed.push(destination.clone());
+        }
+    }
+    listed
 }
 
 fn facts_of(bytes: &[u8]) -> TextFacts {
@@ -319,7 +332,10 @@ fn passed_variables(
         if name.is_empty() || name.contains(['=', '\0']) {
             return refuse("env-name", format!("`{name}` is no variable name"), "give a name, not a value");
         }
-        if OWN_VARIABLES.contains(&name.as_str()) || profile.profile.launch.env.contains_key(name) {
+        let proxied = request.network == NetworkPolicy::Allow
+            && network::proxy_environment().iter().any(|(own, _)| own == name);
+        if proxied || OWN_VARIABLES.contains(&name.as_str()) || profile.profile.launch.env.contains_key(name)
+        {
             return refuse(
                 "env-reserved",
                 format!("`{name}` is set by Stockade inside the fence"),

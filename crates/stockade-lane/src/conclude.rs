@@ -10,17 +10,19 @@ use stockade_core::{
     changes::Changes,
     guarantee::Guarantee,
     judge::{Ending, ModelEvidence},
+    mode::NetworkPolicy,
     order::Pin,
     plan::LaunchPlan,
     receipt::{
-        CredentialRecord, EnvironmentRecord, ErrorText, FenceRecord, GuaranteeRecord, LauncherRecord,
-        Preflight, PreflightStatus, Receipt, RuntimeRecord, SCHEMA_VERSION, StockadeRecord, TreeRecord,
+        CredentialRecord, EgressRecord, EnvironmentRecord, ErrorText, FenceRecord, GuaranteeRecord,
+        LauncherRecord, NetworkRecord, Preflight, PreflightStatus, Receipt, RuntimeRecord, SCHEMA_VERSION,
+        StockadeRecord, TreeRecord,
     },
     status::{Boundary, Cause, FailurePhase, Refusal, Status},
     survey::Survey,
 };
 use stockade_fence::{Proof, TreeEnd};
-use stockade_gateway::Upstream;
+use stockade_gateway::{EgressTotals, Upstream};
 use stockade_journal::{Reservation, digest::sha256_hex};
 
 use crate::{
@@ -68,6 +70,8 @@ pub(crate) struct Facts {
     pub(crate) fence: Option<FenceFacts>,
     pub(crate) watched: Option<Watched>,
     pub(crate) tree_end: Option<TreeEnd>,
+    /// What went through the egress listener; `None`: there was none, or the run did not come so far.
+    pub(crate) egress: Option<EgressTotals>,
     pub(crate) changes: Changes,
     pub(crate) process_started: bool,
 }
@@ -305,7 +309,7 @@ fn measured(receipt: &mut Receipt, facts: &Facts) {
         }
         receipt.guarantees = guarantees(plan, facts.fence.as_ref());
         if let (Some(fence), Some(survey)) = (&facts.fence, &facts.survey) {
-            receipt.fence = Some(fence_record(plan, fence, survey));
+            receipt.fence = Some(fence_record(plan, fence, survey, facts.egress.as_ref()));
         }
     }
     if let Some(watched) = &facts.watched {
@@ -334,7 +338,28 @@ fn guarantees(plan: &LaunchPlan, fence: Option<&FenceFacts>) -> Vec<GuaranteeRec
         .collect()
 }
 
-fn fence_record(plan: &LaunchPlan, fence: &FenceFacts, survey: &Survey) -> FenceRecord {
+/// What the plan let out and what went.
+fn network_record(plan: &LaunchPlan, totals: Option<&EgressTotals>) -> NetworkRecord {
+    let egress = (plan.network == NetworkPolicy::Allow).then(|| {
+        let totals = totals.cloned().unwrap_or_default();
+        EgressRecord {
+            listed: plan.allow.clone(),
+            passed: totals.passed,
+            turned_away: totals.turned_away,
+            bytes_sent: totals.bytes_sent,
+            bytes_received: totals.bytes_received,
+            sees_inside_tls: false,
+        }
+    });
+    NetworkRecord { policy: plan.network, egress }
+}
+
+fn fence_record(
+    plan: &LaunchPlan,
+    fence: &FenceFacts,
+    survey: &Survey,
+    egress: Option<&EgressTotals>,
+) -> FenceRecord {
     let extra = |writable: bool| {
         plan.mounts
             .iter()
@@ -353,7 +378,7 @@ fn fence_record(plan: &LaunchPlan, fence: &FenceFacts, survey: &Survey) -> Fence
         nesting: plan.guarantees.iter().all(|g| g.id != Guarantee::NoNesting || !g.held),
         reads: extra(false),
         writes: extra(true),
-        network: plan.network,
+        network: network_record(plan, egress),
         identity: plan.identity.clone(),
         kernel_uid: fence.proof.kernel_uid,
         groups,

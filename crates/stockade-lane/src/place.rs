@@ -52,6 +52,7 @@ pub(crate) fn build(
         binds: binds(plan, paths.home),
         network: match plan.network {
             NetworkPolicy::Model => FenceNetwork::Gateway,
+            NetworkPolicy::Allow => FenceNetwork::GatewayWithEgress,
             NetworkPolicy::None => FenceNetwork::Empty,
             NetworkPolicy::Host => FenceNetwork::Host,
         },

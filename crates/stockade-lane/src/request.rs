@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 use stockade_core::{
     guarantee::Guarantee,
     mode::{AccessMode, Api, NetworkPolicy, ProviderSandbox},
+    network::Destination,
     order::Limits,
 };
 
@@ -66,6 +67,8 @@ pub struct LaneRequest {
     pub ca: Option<PathBuf>,
     /// The network policy.
     pub network: NetworkPolicy,
+    /// What the policy `allow` lets through beside the model.
+    pub allow: Vec<Destination>,
     /// What happens to the provider's own sandbox.
     pub provider_sandbox: ProviderSandbox,
     /// Where that choice came from.

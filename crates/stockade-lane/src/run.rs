@@ -23,7 +23,7 @@ use stockade_fence::{
     OwnBinary, Role, SpawnLimits, SpawnRequest, StartedHelper, TreeEnd, stdio,
     survey::{Extent, Measuring},
 };
-use stockade_gateway::{Credential, Gateway, ModelPolicy, Upstream};
+use stockade_gateway::{Credential, Egress, Gateway, ModelPolicy, Upstream};
 use stockade_journal::{Reservation, ReservationRequest, RunDir, State, Stream, walk};
 use stockade_providers::SessionLog;
 use tokio::sync::mpsc;
@@ -332,7 +332,7 @@ async fn in_fence(
         facts,
     )
     .await;
-    gateway.shutdown().await;
+    facts.egress = gateway.shutdown().await;
     while let Ok(fact) = fact_rx.try_recv() {
         recorder.record(Source::Gateway, fact);
     }
@@ -398,7 +398,8 @@ fn gateway(
         stop_header: plan.wire.stop_header.clone(),
         placeholder_key: placeholder,
     };
-    Gateway::start(policy, listener, inside.names, facts).map_err(|e| broken(&e))
+    let egress = inside.egress.map(|listener| Egress { listener, allowed: plan.allow.clone() });
+    Gateway::start(policy, listener, inside.names, egress, facts).map_err(|e| broken(&e))
 }
 
 #[expect(

@@ -86,6 +86,7 @@ pub(crate) fn lane(
     lane.key_env = None;
     lane.ca = None;
     lane.network = NetworkPolicy::Model;
+    lane.allow = Vec::new();
     lane.limits.timeout_ms = Some(lane.limits.timeout_ms.map_or(limit, |given| given.min(limit)));
     lane.rehearsal = Some(name);
     lane

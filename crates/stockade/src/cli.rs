@@ -155,6 +155,12 @@ pub(crate) struct OrderArgs {
     /// Which network the agent reaches [default: model]
     #[arg(long, value_enum, value_name = "POLICY")]
     pub(crate) network: Option<NetworkArg>,
+    /// Let this host through beside the model; the port is 443 where none is named (can be repeated)
+    ///
+    /// Implies `--network allow`. A name is compared as a whole. A private or loopback address has to be listed as an
+    /// address, also where a listed name leads to it.
+    #[arg(long, value_name = "HOST[:PORT]")]
+    pub(crate) allow: Vec<String>,
     /// Let the agent write the main working tree of a repository
     #[arg(long)]
     pub(crate) in_place: bool,
@@ -388,6 +394,8 @@ pub(crate) enum NetworkArg {
     None,
     /// The model only
     Model,
+    /// The model, and the hosts named by `--allow`
+    Allow,
     /// The host's network
     Host,
 }
@@ -397,6 +405,7 @@ impl From<NetworkArg> for NetworkPolicy {
         match n {
             NetworkArg::None => Self::None,
             NetworkArg::Model => Self::Model,
+            NetworkArg::Allow => Self::Allow,
             NetworkArg::Host => Self::Host,
         }
     }

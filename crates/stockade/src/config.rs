@@ -44,6 +44,8 @@ pub(crate) struct Defaults {
     pub(crate) timeout: Option<String>,
     pub(crate) idle_timeout: Option<String>,
     pub(crate) network: Option<stockade_core::mode::NetworkPolicy>,
+    /// What `network = "allow"` lets through, unless flags name it.
+    pub(crate) allow: Option<Vec<stockade_core::network::Destination>>,
     pub(crate) provider_sandbox: Option<stockade_core::mode::ProviderSandbox>,
 }
 

@@ -4,6 +4,7 @@ use std::{io::Read, path::Path};
 
 use stockade_core::{
     mode::{AccessMode, NetworkPolicy, ProviderSandbox},
+    network::Destination,
     order::{Limits, PROMPT_LIMIT_BYTES},
 };
 use stockade_lane::{LaneRequest, PromptSource};
@@ -53,10 +54,7 @@ pub(crate) fn of_args(args: OrderArgs, world: &World) -> Result<Ordered, CliErro
         .pick(args.api.map(Into::into), |f| provider(f).and_then(|p| p.api))
         .map(|(api, source)| (remember(settings, "api", api.id(), source), api).1);
     r.ca = config.pick(args.ca, |f| provider(f).and_then(|p| p.ca)).map(|(ca, _)| ca);
-    if let Some((network, source)) = config.pick(args.network.map(Into::into), |f| f.defaults.network) {
-        remember(settings, "network", NetworkPolicy::id(network), source);
-        r.network = network;
-    }
+    (r.network, r.allow) = network(args.network.map(Into::into), &args.allow, &config, settings)?;
     let timeout = config.pick_time(args.timeout, "timeout", |f| f.defaults.timeout.clone())?;
     if let Some((time, source)) = timeout {
         remember(settings, "timeout", &shown(time.0), source);
@@ -143,6 +141,7 @@ pub(crate) fn of_basics(basics: Basics, config: &Config, world: &World) -> Resul
         key_env: None,
         ca: None,
         network: NetworkPolicy::Model,
+        allow: Vec::new(),
         provider_sandbox: sandbox,
         provider_sandbox_source: sandbox_source,
         accept_missing: Vec::new(),
@@ -152,6 +151,44 @@ pub(crate) fn of_basics(basics: Basics, config: &Config, world: &World) -> Resul
         commit: version::COMMIT.map(str::to_owned),
     };
     Ok(Ordered { request, settings })
+}
+
+/// The policy and its list: hosts named by flags imply the policy, and a list of a file serves it where flags name none.
+fn network(
+    flag: Option<NetworkPolicy>,
+    named: &[String],
+    config: &Config,
+    settings: &mut Vec<Setting>,
+) -> Result<(NetworkPolicy, Vec<Destination>), CliError> {
+    let implied = (!named.is_empty()).then_some(NetworkPolicy::Allow);
+    let policy = match config.pick(flag.or(implied), |f| f.defaults.network) {
+        Some((policy, source)) => {
+            remember(settings, "network", policy.id(), source);
+            policy
+        }
+        None => NetworkPolicy::Model,
+    };
+    let listed = named.iter().map(|text| destination(text)).collect::<Result<Vec<_>, _>>()?;
+    let flag = (!listed.is_empty()).then_some(listed);
+    let from_files =
+        |f: &crate::config::ConfigFile| f.defaults.allow.clone().filter(|_| policy == NetworkPolicy::Allow);
+    let Some((listed, source)) = config.pick(flag, from_files) else { return Ok((policy, Vec::new())) };
+    let shown: Vec<String> = listed.iter().map(ToString::to_string).collect();
+    remember(settings, "allow", &shown.join(", "), source);
+    Ok((policy, listed))
+}
+
+fn destination(text: &str) -> Result<Destination, CliError> {
+    Destination::parse(text).map_err(|e| {
+        // Not repeated where it may hold a password.
+        let shown =
+            if text.contains('@') { "a value".to_owned() } else { format!("`{}`", text.escape_debug()) };
+        CliError::usage(
+            "allow-destination",
+            format!("{shown} of `--allow` is no destination: {e}"),
+            "give HOST[:PORT], such as registry.example or 10.1.2.3:8443",
+        )
+    })
 }
 
 fn pick(

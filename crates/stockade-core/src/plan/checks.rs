@@ -2,6 +2,7 @@
 
 use crate::{
     mode::{AccessMode, NetworkPolicy},
+    network::DESTINATION_LIMIT,
     order::{Order, PROMPT_LIMIT_BYTES, WorkspaceKind},
     profile::Profile,
     status::{Boundary, Cause, Refusal, Status},
@@ -77,6 +78,7 @@ pub(super) fn order(order: &Order, profile: &Profile) -> Result<(), Refusal> {
             "use `--network model`, the default".to_owned(),
         ));
     }
+    destinations(order)?;
     if let Some(api) = order.endpoint.api.filter(|a| !profile.vendor.apis.contains(a)) {
         return Err(usage(
             "api-unknown",
@@ -89,6 +91,30 @@ pub(super) fn order(order: &Order, profile: &Profile) -> Result<(), Refusal> {
         endpoint_url(url)?;
     }
     Ok(())
+}
+
+/// A list without its policy, or a policy without its list, says two things at once.
+fn destinations(order: &Order) -> Result<(), Refusal> {
+    let refuse =
+        |code: &str, message: String, remedy: &str| Err(usage(code, "network", message, remedy.to_owned()));
+    match (order.network, order.allow.len()) {
+        (NetworkPolicy::Allow, 0) => refuse(
+            "allow-empty",
+            "`--network allow` names no host".to_owned(),
+            "name each host with `--allow HOST[:PORT]`, or use `--network model`",
+        ),
+        (NetworkPolicy::Allow, count) if count > DESTINATION_LIMIT => refuse(
+            "allow-too-many",
+            format!("{count} hosts are allowed; at most {DESTINATION_LIMIT} are taken"),
+            "name fewer hosts",
+        ),
+        (NetworkPolicy::Allow, _) | (_, 0) => Ok(()),
+        (policy, _) => refuse(
+            "allow-without-policy",
+            format!("`--allow` has no meaning with `--network {}`", policy.id()),
+            "leave out `--network`, or say `--network allow`",
+        ),
+    }
 }
 
 fn endpoint_url(url: &str) -> Result<(), Refusal> {

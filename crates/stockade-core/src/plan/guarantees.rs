@@ -67,6 +67,10 @@ fn state(g: Guarantee, order: &Order, rung: Rung) -> (bool, String) {
         }
         Guarantee::NoNesting => held("seccomp on namespaces and mounts".to_owned()),
         Guarantee::Network if host_network => missing("the caller chose the host's network"),
+        Guarantee::Network if order.network == NetworkPolicy::Allow => held(format!(
+            "empty network namespace, the gateway's listeners inside it; beside the model only {}",
+            named(order)
+        )),
         Guarantee::Network => held("empty network namespace, the gateway's listener inside it".to_owned()),
         Guarantee::TreeEnd => held("PID namespace that ends with its lifeline, pidfd as proof".to_owned()),
         Guarantee::Bounds => held("clocks and counters of the runner".to_owned()),
@@ -74,4 +78,14 @@ fn state(g: Guarantee, order: &Order, rung: Rung) -> (bool, String) {
             held("pid_max of the namespace where the kernel has it, rlimits, sized tmpfs".to_owned())
         }
     }
+}
+
+/// The destinations in words; the plan and the receipt have the whole list.
+fn named(order: &Order) -> String {
+    const NAMED: usize = 5;
+    let mut names: Vec<String> = order.allow.iter().take(NAMED).map(ToString::to_string).collect();
+    if order.allow.len() > NAMED {
+        names.push(format!("{} more", order.allow.len() - NAMED));
+    }
+    names.join(", ")
 }

@@ -8,7 +8,8 @@ use super::{
     ProfileFacts,
 };
 use crate::{
-    mode::{AccessMode, ProviderSandbox},
+    mode::{AccessMode, NetworkPolicy, ProviderSandbox},
+    network::{self, Host},
     order::{Order, Pin, WorkspaceKind, base_environment},
     profile::{Profile, PromptDelivery},
     status::{Boundary, Cause, Refusal},
@@ -63,6 +64,9 @@ pub(super) fn assemble(
     for (name, value) in &profile.launch.env {
         env.insert(name.clone(), fill(value)?);
     }
+    if order.network == NetworkPolicy::Allow {
+        env.extend(network::proxy_environment().map(|(name, value)| (name.to_owned(), value)));
+    }
     let mut home_files = BTreeMap::new();
     for file in &profile.home_files {
         home_files.insert(file.path.clone(), fill(&file.content)?);
@@ -76,6 +80,13 @@ pub(super) fn assemble(
     let mut notes = Vec::new();
     if model.source == "profile-default" {
         notes.push(format!("model `{}`: the default of the profile, since none was ordered", model.asked));
+    }
+    for destination in &order.allow {
+        if let Host::Address(address) = destination.host
+            && let Some(what) = network::kept_from(address)
+        {
+            notes.push(format!("`{destination}` is {what} and can be reached, because it is listed as such"));
+        }
     }
     for trial in &survey.rungs {
         if let Some(r) = trial.refused.as_ref().filter(|_| trial.rung < rung) {
@@ -125,6 +136,7 @@ pub(super) fn assemble(
         home_files,
         prompt: PlannedPrompt { text: order.prompt.clone(), file: prompt_file },
         network: order.network,
+        allow: order.allow.clone(),
         endpoint: PlannedEndpoint {
             url: order.endpoint.url.clone().unwrap_or_else(|| profile.vendor.endpoint.clone()),
             source: if order.endpoint.url.is_some() { "order" } else { "profile-vendor" }.to_owned(),

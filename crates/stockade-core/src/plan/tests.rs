@@ -56,6 +56,7 @@ fn order() -> Order {
             ca: None,
         },
         network: NetworkPolicy::Model,
+        allow: Vec::new(),
         provider_sandbox: ProviderSandbox::Replace,
         provider_sandbox_source: "flag".to_owned(),
         accept_missing: Vec::new(),

@@ -207,13 +207,16 @@ impl BuildingFence {
 }
 
 fn listeners(network: FenceNetwork, descriptors: Vec<OwnedFd>) -> Result<Listeners, FenceError> {
-    match (network, <[OwnedFd; 2]>::try_from(descriptors)) {
-        (FenceNetwork::Gateway, Ok([model, names])) => {
-            Ok(Listeners { model: Some(TcpListener::from(model)), names: Some(UdpSocket::from(names)) })
-        }
-        (FenceNetwork::Empty | FenceNetwork::Host, Err(none)) if none.is_empty() => Ok(Listeners::default()),
-        _ => Err(garbled("other listeners than asked for")),
-    }
+    let mut given = descriptors.into_iter();
+    let mut next = || given.next().ok_or_else(|| garbled("fewer listeners than asked for"));
+    let with_gateway = matches!(network, FenceNetwork::Gateway | FenceNetwork::GatewayWithEgress);
+    let with_egress = network == FenceNetwork::GatewayWithEgress;
+    let listeners = Listeners {
+        model: if with_gateway { Some(TcpListener::from(next()?)) } else { None },
+        names: if with_gateway { Some(UdpSocket::from(next()?)) } else { None },
+        egress: if with_egress { Some(TcpListener::from(next()?)) } else { None },
+    };
+    if given.next().is_some() { Err(garbled("more listeners than asked for")) } else { Ok(listeners) }
 }
 
 fn garbled(what: &'static str) -> FenceError {

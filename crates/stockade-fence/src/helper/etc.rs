@@ -27,7 +27,9 @@ pub(super) fn of_host(spec: &FenceSpec) -> Result<OfHost, FenceError> {
     let shell = if Path::new("/bin/bash").exists() { "/bin/bash" } else { "/bin/sh" };
     let (resolv_conf, hosts) = match spec.network {
         FenceNetwork::Host => (read("/etc/resolv.conf")?, read("/etc/hosts")?),
-        FenceNetwork::Gateway | FenceNetwork::Empty => (String::new(), String::new()),
+        FenceNetwork::Gateway | FenceNetwork::GatewayWithEgress | FenceNetwork::Empty => {
+            (String::new(), String::new())
+        }
     };
     Ok(OfHost { shell, resolv_conf, hosts })
 }
@@ -54,7 +56,7 @@ pub(super) fn write(spec: &FenceSpec, host: &OfHost) -> Result<(), FenceError> {
     );
     let group = format!("root:x:0:\nagent:x:{INNER_ID}:\nnogroup:x:65534:\n");
     let (resolver, hosts) = match spec.network {
-        FenceNetwork::Gateway => (OWN_RESOLVER, EMPTY_HOSTS),
+        FenceNetwork::Gateway | FenceNetwork::GatewayWithEgress => (OWN_RESOLVER, EMPTY_HOSTS),
         FenceNetwork::Empty => ("", EMPTY_HOSTS),
         FenceNetwork::Host => (host.resolv_conf.as_str(), host.hosts.as_str()),
     };

@@ -14,7 +14,9 @@ use crate::error::{FenceError, FenceErrorKind, Step};
 use crate::helper::phases::Phases;
 use crate::helper::sources::{Gathered, Source};
 use crate::helper::{etc, proc};
-use crate::spec::{BindAccess, FenceNetwork, FenceSpec, INNER_HOME, INNER_ID, MODEL_PORT, NAMES_PORT};
+use crate::spec::{
+    BindAccess, EGRESS_PORT, FenceNetwork, FenceSpec, INNER_HOME, INNER_ID, MODEL_PORT, NAMES_PORT,
+};
 use crate::sys::mounts::{self, Attributes, Reach};
 use crate::sys::{net, process};
 
@@ -32,7 +34,7 @@ const MIN_TEMP: u64 = 1 << 20;
 /// A place that is ready, as PID 1 holds it.
 #[derive(Debug)]
 pub(super) struct Place {
-    /// To be passed out: the model's listener, then the names'.
+    /// To be passed out: the model's listener, the names', and the one for egress.
     pub(super) listeners: Vec<OwnedFd>,
     /// The limit of processes, where the kernel enforces one.
     pub(super) max_processes: Option<u32>,
@@ -276,6 +278,14 @@ fn network(network: FenceNetwork) -> Result<Vec<OwnedFd>, FenceError> {
         FenceNetwork::Gateway => {
             net::loopback_up()?;
             Ok(vec![net::listen(MODEL_PORT)?.into(), net::bind_datagram(NAMES_PORT)?.into()])
+        }
+        FenceNetwork::GatewayWithEgress => {
+            net::loopback_up()?;
+            Ok(vec![
+                net::listen(MODEL_PORT)?.into(),
+                net::bind_datagram(NAMES_PORT)?.into(),
+                net::listen(EGRESS_PORT)?.into(),
+            ])
         }
     }
 }

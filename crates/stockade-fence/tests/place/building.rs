@@ -19,6 +19,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("a_read_only_workspace_stays_as_it_is", a_read_only_workspace_stays_as_it_is),
     ("a_git_folder_stays_as_it_is", a_git_folder_stays_as_it_is),
     ("the_listeners_inside_are_heard_outside", the_listeners_inside_are_heard_outside),
+    ("egress_has_a_listener_of_its_own", egress_has_a_listener_of_its_own),
     ("an_empty_network_has_nobody_to_talk_to", an_empty_network_has_nobody_to_talk_to),
     ("the_hosts_network_is_the_hosts", the_hosts_network_is_the_hosts),
     ("the_own_binary_runs_inside", the_own_binary_runs_inside),
@@ -136,6 +137,30 @@ fn the_listeners_inside_are_heard_outside() {
         out.stderr
     );
     assert_eq!(answerer.join().unwrap(), ("to the model".to_owned(), "a name".to_owned()));
+}
+
+fn egress_has_a_listener_of_its_own() {
+    let lab = Lab::new("egress");
+    let mut without = Fence::build(&lab.spec()).unwrap();
+    assert!(without.take_listeners().egress.is_none());
+    let mut spec = lab.spec();
+    spec.network = FenceNetwork::GatewayWithEgress;
+    let mut fence = Fence::build(&spec).unwrap();
+    let listeners = fence.take_listeners();
+    assert!(listeners.model.is_some() && listeners.names.is_some());
+    let egress = listeners.egress.unwrap();
+    let answerer = std::thread::spawn(move || {
+        let mut said = String::new();
+        egress.accept().unwrap().0.read_to_string(&mut said).unwrap();
+        said
+    });
+    let script = "exec 3<>/dev/tcp/127.0.0.1/3128; echo -n to the proxy >&3";
+    let out = lab.run_with(&mut fence, "/bin/bash", script);
+    assert_eq!((answerer.join().unwrap().as_str(), out.stderr.as_str()), ("to the proxy", ""));
+    drop(fence);
+    fence = without;
+    let script = "(exec 3<>/dev/tcp/127.0.0.1/3128) 2>/dev/null || echo nobody";
+    assert_eq!(lab.run_with(&mut fence, "/bin/bash", script).stdout, "nobody\n");
 }
 
 fn an_empty_network_has_nobody_to_talk_to() {

@@ -57,7 +57,7 @@ async fn facts_that_nobody_reads_hold_requests_but_not_the_end() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let (sender, mut receiver) = mpsc::channel(1);
-    let gateway = Gateway::start(policy(&endpoint.url()), listener, None, sender).unwrap();
+    let gateway = Gateway::start(policy(&endpoint.url()), listener, None, None, sender).unwrap();
 
     let mut agent = TcpStream::connect(address).await.unwrap();
     agent.write_all(post(CHAT, TURN).as_bytes()).await.unwrap();
@@ -78,7 +78,7 @@ async fn dropping_the_gateway_ends_it() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let (sender, mut receiver) = mpsc::channel(1);
-    drop(Gateway::start(policy("http://127.0.0.1:1/v1"), listener, None, sender).unwrap());
+    drop(Gateway::start(policy("http://127.0.0.1:1/v1"), listener, None, None, sender).unwrap());
     assert_eq!(receiver.recv().await, None);
     assert!(TcpStream::connect(address).await.is_err());
 }
@@ -89,7 +89,7 @@ async fn a_policy_that_cannot_work_is_refused_at_the_start() {
         let mut policy = policy("http://127.0.0.1:1/v1");
         change(&mut policy);
         let (sender, _receiver) = mpsc::channel(1);
-        Gateway::start(policy, TcpListener::bind("127.0.0.1:0").unwrap(), None, sender).unwrap_err()
+        Gateway::start(policy, TcpListener::bind("127.0.0.1:0").unwrap(), None, None, sender).unwrap_err()
     };
     assert!(matches!(start(|p| p.models.clear()), GatewayError::Empty("model")));
     assert!(matches!(start(|p| p.classes.clear()), GatewayError::Empty("request class")));

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a helper that fails is a test that fails")]
 
+mod egress;
 mod failures;
 mod forwarding;
 mod framing;

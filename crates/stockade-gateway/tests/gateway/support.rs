@@ -15,7 +15,7 @@ use stockade_core::{
     event::{EventKind, NetworkVerdict},
     profile::{CredentialHeader, SideRequest},
 };
-use stockade_gateway::{Activity, Credential, Gateway, ModelPolicy, Upstream};
+use stockade_gateway::{Activity, Credential, Egress, EgressTotals, Gateway, ModelPolicy, Upstream};
 use tokio::sync::{mpsc, oneshot};
 
 pub(crate) use agent::Agent;
@@ -57,11 +57,24 @@ pub(crate) struct Stand {
     pub(crate) activity: Arc<Activity>,
     facts: Arc<Mutex<Vec<EventKind>>>,
     end: oneshot::Sender<()>,
-    thread: JoinHandle<Duration>,
+    thread: JoinHandle<(Duration, Option<EgressTotals>)>,
 }
 
 impl Stand {
     pub(crate) fn start(policy: ModelPolicy) -> Self {
+        Self::with_egress(policy, None)
+    }
+
+    /// A gateway whose egress listener lets through what is listed, and where that listens.
+    pub(crate) fn allowing(listed: &[&str]) -> (Self, SocketAddr) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let allowed = listed.iter().map(|text| text.parse().unwrap()).collect();
+        let stand = Self::with_egress(policy("http://127.0.0.1:1/v1"), Some(Egress { listener, allowed }));
+        (stand, address)
+    }
+
+    fn with_egress(policy: ModelPolicy, egress: Option<Egress>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let (address, names) = (listener.local_addr().unwrap(), socket.local_addr().unwrap());
@@ -73,7 +86,7 @@ impl Stand {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async move {
                 let (sender, mut receiver) = mpsc::channel(4);
-                let gateway = Gateway::start(policy, listener, Some(socket), sender).unwrap();
+                let gateway = Gateway::start(policy, listener, Some(socket), egress, sender).unwrap();
                 ready.send(gateway.activity()).unwrap();
                 let reader = tokio::spawn(async move {
                     while let Some(fact) = receiver.recv().await {
@@ -82,11 +95,11 @@ impl Stand {
                 });
                 ended.await.unwrap();
                 let before = Instant::now();
-                gateway.shutdown().await;
+                let totals = gateway.shutdown().await;
                 let took = before.elapsed();
                 // Ends only if nothing of the gateway keeps a sender.
                 reader.await.unwrap();
-                took
+                (took, totals)
             })
         });
         let activity = started.recv().unwrap();
@@ -121,8 +134,14 @@ impl Stand {
     /// Ends the gateway; returns every fact and how long the end took.
     pub(crate) fn end(self) -> (Vec<EventKind>, Duration) {
         self.end.send(()).unwrap();
-        let took = self.thread.join().unwrap();
+        let (took, _) = self.thread.join().unwrap();
         (std::mem::take(&mut self.facts.lock().unwrap()), took)
+    }
+
+    /// Ends the gateway; returns what went through its egress listener.
+    pub(crate) fn totals(self) -> EgressTotals {
+        self.end.send(()).unwrap();
+        self.thread.join().unwrap().1.unwrap()
     }
 }
 

@@ -12,12 +12,12 @@ use stockade_gateway::{Gateway, GatewayError};
 
 use crate::support::{ANSWER, CHAT, Endpoint, KEY, Stand, TURN, Wire, policy, post, respond};
 
-struct Authority {
-    pem: Vec<u8>,
-    config: Arc<ServerConfig>,
+pub(crate) struct Authority {
+    pub(crate) pem: Vec<u8>,
+    pub(crate) config: Arc<ServerConfig>,
 }
 
-fn authority(name: &str) -> Authority {
+pub(crate) fn authority(name: &str) -> Authority {
     let ca_key = KeyPair::generate().unwrap();
     let mut ca = CertificateParams::new(Vec::new()).unwrap();
     ca.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -39,7 +39,7 @@ fn authority(name: &str) -> Authority {
     Authority { pem: ca_certificate.pem().into_bytes(), config: Arc::new(config) }
 }
 
-fn endpoint(config: Arc<ServerConfig>) -> Endpoint {
+pub(crate) fn endpoint(config: Arc<ServerConfig>) -> Endpoint {
     Endpoint::start_over(
         move |tcp| {
             let connection = ServerConnection::new(Arc::clone(&config)).ok()?;
@@ -127,7 +127,7 @@ async fn unusable_certificates_are_named_at_the_start() {
         let mut policy = policy("https://localhost:1/v1");
         policy.extra_ca_pem = Some(pem.as_bytes().to_vec());
         let (sender, _receiver) = tokio::sync::mpsc::channel(1);
-        let started = Gateway::start(policy, TcpListener::bind("127.0.0.1:0").unwrap(), None, sender);
+        let started = Gateway::start(policy, TcpListener::bind("127.0.0.1:0").unwrap(), None, None, sender);
         assert!(matches!(started, Err(GatewayError::ExtraAuthorities { .. })), "{pem:?}: {started:?}");
     }
 }

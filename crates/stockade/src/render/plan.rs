@@ -31,7 +31,8 @@ pub(crate) fn summary(plan: &LaunchPlan) -> String {
         &format!("{} ({}, {})", plan.endpoint.url, plan.endpoint.api.id(), plan.endpoint.source),
     );
     line("key", plan.endpoint.key_env.as_deref().unwrap_or("none"));
-    line("network", plan.network.id());
+    let listed: Vec<String> = plan.allow.iter().map(ToString::to_string).collect();
+    line("network", &[&[plan.network.id().to_owned()][..], &listed].concat().join(" "));
     line("prompt", &format!("{} bytes, sha256 {}", plan.prompt.text.bytes, plan.prompt.text.sha256));
     let limits = &plan.limits;
     let time = |ms: Option<u64>| ms.map_or_else(|| "none".to_owned(), |ms| format!("{} s", ms / 1000));

@@ -1,8 +1,8 @@
 //! A receipt for people.
 
-use std::fmt::Write as _;
+use std::{collections::BTreeMap, fmt::Write as _};
 
-use stockade_core::receipt::Receipt;
+use stockade_core::receipt::{EgressRecord, Receipt};
 
 /// The receipt in a page.
 pub(crate) fn summary(r: &Receipt, standing: Option<&str>) -> String {
@@ -48,12 +48,15 @@ pub(crate) fn summary(r: &Receipt, standing: Option<&str>) -> String {
             &format!(
                 "rung {}{nesting}, network {}, kernel uid {}, built in {:.1} ms, proven in {:.1} ms",
                 f.rung.id(),
-                f.network.id(),
+                f.network.policy.id(),
                 f.kernel_uid,
                 millis(f.build_us),
                 millis(f.prove_us)
             ),
         );
+    }
+    if let Some(egress) = r.fence.as_ref().and_then(|f| f.network.egress.as_ref()) {
+        line("egress", &self::egress(egress));
     }
     line("model requests", &r.model_requests.to_string());
     line("tool calls", &format!("{} ({} denied)", r.tool_calls, r.denial_count));
@@ -77,6 +80,20 @@ pub(crate) fn summary(r: &Receipt, standing: Option<&str>) -> String {
     }
     line("run directory", &r.run_directory);
     t
+}
+
+fn egress(e: &EgressRecord) -> String {
+    let counts = |map: &BTreeMap<String, u64>| {
+        let each: Vec<String> = map.iter().map(|(what, count)| format!("{what} {count}")).collect();
+        if each.is_empty() { "none".to_owned() } else { each.join(", ") }
+    };
+    format!(
+        "let through: {}; turned away: {}; {} bytes out, {} in; TLS is not looked into",
+        counts(&e.passed),
+        counts(&e.turned_away),
+        e.bytes_sent,
+        e.bytes_received
+    )
 }
 
 fn model(r: &Receipt) -> String {

@@ -42,6 +42,29 @@ fn objection(modes: &[AccessMode]) -> Workspace {
     Workspace { objections: vec![objection], ..order().workspace }
 }
 
+fn allow(listed: &[&str]) -> Order {
+    let allow = listed.iter().map(|text| Destination::parse(text).unwrap()).collect();
+    Order { network: NetworkPolicy::Allow, allow, ..order() }
+}
+
+#[test]
+fn listed_hosts_stand_in_the_plan_the_environment_and_the_guarantee() {
+    let plan = planned(&allow(&["a.example", "10.1.2.3:8443", "b.example:80"]), &hosts::plain()).unwrap();
+    let listed: Vec<String> = plan.allow.iter().map(ToString::to_string).collect();
+    assert_eq!(listed, ["a.example:443", "10.1.2.3:8443", "b.example:80"]);
+    assert_eq!(plan.env.get("HTTPS_PROXY").map(String::as_str), Some("http://127.0.0.1:3128"));
+    let network = plan.guarantees.iter().find(|g| g.id == Guarantee::Network).unwrap();
+    assert!(network.held && network.mechanism.ends_with("only a.example:443, 10.1.2.3:8443, b.example:80"));
+    assert!(
+        plan.notes.iter().any(|n| n.starts_with("`10.1.2.3:8443` is a private address")),
+        "{:?}",
+        plan.notes
+    );
+
+    let plan = planned(&order(), &hosts::plain()).unwrap();
+    assert!(!plan.env.keys().any(|name| name.to_lowercase().ends_with("_proxy")), "{:?}", plan.env);
+}
+
 #[test]
 fn each_bad_order_is_a_clear_refusal() {
     let refused = [
@@ -54,6 +77,10 @@ fn each_bad_order_is_a_clear_refusal() {
         ("model with a quote", Order { model: Some("a\"b".to_owned()), ..order() }),
         ("unknown effort", Order { effort: Some("maximal".to_owned()), ..order() }),
         ("no network", Order { network: NetworkPolicy::None, ..order() }),
+        ("hosts beside another policy", Order { network: NetworkPolicy::Model, ..allow(&["a.example"]) }),
+        ("hosts on the host's network", Order { network: NetworkPolicy::Host, ..allow(&["a.example"]) }),
+        ("a policy of hosts without one", allow(&[])),
+        ("more hosts than are taken", allow(&["a.example"; 257])),
         (
             "unknown api",
             Order { endpoint: EndpointOrder { api: Some(Api::Messages), ..order().endpoint }, ..order() },
