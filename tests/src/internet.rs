@@ -16,7 +16,7 @@ use std::{
     time::Duration,
 };
 
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use rustls::{
     ServerConfig, ServerConnection, StreamOwned,
     pki_types::{CertificateDer, PrivateKeyDer},
@@ -224,6 +224,8 @@ impl Authority {
     pub fn of(names: &[&str]) -> Self {
         let ca_key = KeyPair::generate().unwrap();
         let mut ca = CertificateParams::new(Vec::new()).unwrap();
+        // Without a name of its own it has that of the server, which is then taken for vouching for itself.
+        ca.distinguished_name.push(DnType::CommonName, "Stockade test authority");
         ca.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let pem = ca.self_signed(&ca_key).unwrap().pem();
         let key = KeyPair::generate().unwrap();
@@ -279,7 +281,11 @@ fn converse(wire: impl Read + Write, note: impl Fn(&str)) -> std::io::Result<()>
 }
 
 /// An answer with what is known of a name; an unknown one does not exist.
-fn answer(query: &[u8], known: &BTreeMap<String, Vec<IpAddr>>, asked: &Mutex<Vec<String>>) -> Option<Vec<u8>> {
+fn answer(
+    query: &[u8],
+    known: &BTreeMap<String, Vec<IpAddr>>,
+    asked: &Mutex<Vec<String>>,
+) -> Option<Vec<u8>> {
     let (mut labels, mut at) = (Vec::new(), 12);
     loop {
         let length = usize::from(*query.get(at)?);

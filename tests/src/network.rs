@@ -126,7 +126,10 @@ impl Drop for ObservedNetwork {
 }
 
 /// Makes sockets in a network: they stay in it when the thread that made them ends.
-pub(crate) fn in_network<T: Send + 'static>(namespace: OwnedFd, make: impl FnOnce() -> T + Send + 'static) -> T {
+pub(crate) fn in_network<T: Send + 'static>(
+    namespace: OwnedFd,
+    make: impl FnOnce() -> T + Send + 'static,
+) -> T {
     let thread = std::thread::spawn(move || {
         move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
         make()

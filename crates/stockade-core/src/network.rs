@@ -148,5 +148,12 @@ pub fn proxy_environment() -> [(&'static str, String); 9] {
     ]
 }
 
+/// The same as an inline table of TOML, for agents that give their tools an environment of their own making.
+pub fn proxy_toml() -> String {
+    let each: Vec<String> =
+        proxy_environment().iter().map(|(name, value)| format!("{name} = \"{value}\"")).collect();
+    format!("{{ {} }}", each.join(", "))
+}
+
 #[cfg(test)]
 mod tests;

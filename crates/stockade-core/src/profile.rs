@@ -2,7 +2,7 @@
 //!
 //! Strings may hold placeholders in braces, filled in by [`crate::template`]: `{home}`, `{cwd}`, `{cwd_encoded}`,
 //! `{session}`, `{model}`, `{effort}`, `{base_url}`, `{placeholder_key}`, `{prompt_file}`, `{instructions}`,
-//! `{provider}`.
+//! `{provider}`, `{proxy_toml}` (what makes programs use the egress listener, as a TOML table; empty where there is none).
 
 use std::collections::BTreeMap;
 

@@ -7,7 +7,7 @@ type Range<A> = (A, u32, &'static str);
 
 /// The special-purpose ranges of IPv4 (IANA's registry, RFC 6890 and its updates; multicast by RFC 5771).
 const V4: [Range<Ipv4Addr>; 16] = [
-    (Ipv4Addr::new(0, 0, 0, 0), 8, "an unspecified address"),
+    (Ipv4Addr::UNSPECIFIED, 8, "an unspecified address"),
     (Ipv4Addr::new(10, 0, 0, 0), 8, "a private address"),
     (Ipv4Addr::new(100, 64, 0, 0), 10, "an address shared by a carrier's customers"),
     (Ipv4Addr::new(127, 0, 0, 0), 8, "a loopback address"),
@@ -21,7 +21,7 @@ const V4: [Range<Ipv4Addr>; 16] = [
     (Ipv4Addr::new(198, 51, 100, 0), 24, "a documentation address"),
     (Ipv4Addr::new(203, 0, 113, 0), 24, "a documentation address"),
     (Ipv4Addr::new(224, 0, 0, 0), 4, "a multicast address"),
-    (Ipv4Addr::new(255, 255, 255, 255), 32, "a broadcast address"),
+    (Ipv4Addr::BROADCAST, 32, "a broadcast address"),
     (Ipv4Addr::new(240, 0, 0, 0), 4, "a reserved address"),
 ];
 

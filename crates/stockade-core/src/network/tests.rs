@@ -150,6 +150,10 @@ fn the_model_is_reached_without_the_proxy() {
     }
     assert_eq!(value("NO_PROXY"), Some("127.0.0.1,localhost,::1"));
     assert_eq!(value("no_proxy"), value("NO_PROXY"));
+    let table: toml::Table = format!("set = {}", proxy_toml()).parse().unwrap();
+    for (name, value) in &environment {
+        assert_eq!(table["set"][*name].as_str(), Some(value.as_str()));
+    }
 }
 
 proptest! {

@@ -37,6 +37,7 @@ pub(super) fn assemble(
         PromptDelivery::Stdin => None,
     };
     let cwd = order.workspace.path.display().to_string();
+    let proxied = order.network == NetworkPolicy::Allow;
     let values = BTreeMap::from([
         ("home", HOME.to_owned()),
         ("cwd", cwd.clone()),
@@ -49,6 +50,7 @@ pub(super) fn assemble(
         ("prompt_file", prompt_file.as_ref().map(|p| format!("{HOME}/{p}")).unwrap_or_default()),
         ("instructions", order.instructions.clone().unwrap_or_default()),
         ("provider", PROVIDER_FOLDER.to_owned()),
+        ("proxy_toml", if proxied { network::proxy_toml() } else { "{}".to_owned() }),
     ]);
     let fill = |text: &String| template::fill(text, &values).map_err(|e| bad_profile(profile, &e));
     let executable_name = pin
@@ -64,7 +66,7 @@ pub(super) fn assemble(
     for (name, value) in &profile.launch.env {
         env.insert(name.clone(), fill(value)?);
     }
-    if order.network == NetworkPolicy::Allow {
+    if proxied {
         env.extend(network::proxy_environment().map(|(name, value)| (name.to_owned(), value)));
     }
     let mut home_files = BTreeMap::new();

@@ -18,7 +18,11 @@ use hyper::{
     service::service_fn,
 };
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::net::{TcpListener, TcpStream};
+use stockade_core::event::network_code;
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::{mpsc, oneshot},
+};
 
 use super::{
     CONNECTION_LIMIT,
@@ -49,18 +53,30 @@ pub(crate) async fn listen(state: Arc<State>, listener: TcpListener) {
 async fn connection(state: Arc<State>, socket: TcpStream) {
     let mut stop = state.shared.tasks.stop();
     let promised = Arc::new(Mutex::new(None));
+    // Held by whatever works for this connection: nobody is left once it closes.
+    let (working, mut finished) = mpsc::channel::<Infallible>(1);
     let served = serve(TokioIo::new(socket), {
         let (state, promised) = (Arc::clone(&state), Arc::clone(&promised));
         move |request| {
-            let (state, promised) = (Arc::clone(&state), Arc::clone(&promised));
-            async move { respond(&state, &promised, request).await }
+            let work = Work {
+                state: Arc::clone(&state),
+                promised: Arc::clone(&promised),
+                _working: working.clone(),
+            };
+            work.respond(request)
         }
     });
     let carried = async {
-        let Some((socket, early)) = served.await else { return };
+        let given_back = served.await;
+        // What an agent that left has begun keeps this connection's place, so that there is never more of it.
+        let _nobody = finished.recv().await;
         let tunnel = promised.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(tunnel) = tunnel {
-            tunnel::carry(&state, tunnel, socket.into_inner(), early).await;
+        match (tunnel, given_back) {
+            (Some(tunnel), Some((socket, early))) => {
+                tunnel::carry(&state, tunnel, socket.into_inner(), early).await;
+            }
+            (Some(tunnel), None) => tunnel::abandoned(&state, &tunnel).await,
+            (None, _) => {}
         }
     };
     tokio::select! {
@@ -95,23 +111,70 @@ where
     Some((parts.io, parts.read_buf))
 }
 
-async fn respond(
-    state: &Arc<State>,
-    promised: &Mutex<Option<Tunnel>>,
-    request: Request<Incoming>,
-) -> Response<ProxyBody> {
-    let (target, answered) = match judged(&state.allowed, &request) {
-        Err((target, why)) => (target, Err(why)),
-        Ok(asked) => (asked.to.to_string(), carry_out(state, promised, asked, request).await),
-    };
-    match answered {
-        Ok(response) => response,
-        Err(why) => {
-            state.turn_away(&target, &why).await;
-            refusal(&why)
+/// The work for one request.
+struct Work {
+    state: Arc<State>,
+    /// Where the tunnel goes that the agent is promised.
+    promised: Arc<Mutex<Option<Tunnel>>>,
+    _working: mpsc::Sender<Infallible>,
+}
+
+impl Work {
+    /// Answers a request, in a task of its own, so that it ends with a record even if the agent does not wait for it.
+    async fn respond(self, request: Request<Incoming>) -> Response<ProxyBody> {
+        let (mut reply, answered) = oneshot::channel();
+        let tasks = Arc::clone(&self.state.shared.tasks);
+        tasks.spawn(async move {
+            let answer = self.decide(request, &mut reply).await;
+            // What is begun for an agent that has left ends here.
+            let _agent_left = reply.send(answer).is_err();
+        });
+        // Such a task ends without an answer only when the whole gateway does.
+        let ended = || TurnedAway::unreachable(network_code::EGRESS_UNREACHABLE, "the run has ended");
+        answered.await.unwrap_or_else(|_| refusal(&ended()))
+    }
+
+    async fn decide(&self, request: Request<Incoming>, reply: &mut Reply) -> Response<ProxyBody> {
+        let (target, answered) = match judged(&self.state.allowed, &request) {
+            Err((target, why)) => (target, Err(why)),
+            Ok(asked) => (asked.to.to_string(), self.carry_out(asked, request, reply).await),
+        };
+        match answered {
+            Ok(response) => response,
+            Err(why) => {
+                self.state.turn_away(&target, &why).await;
+                refusal(&why)
+            }
+        }
+    }
+
+    async fn carry_out(
+        &self,
+        asked: Asked,
+        request: Request<Incoming>,
+        reply: &mut Reply,
+    ) -> Result<Response<ProxyBody>, TurnedAway> {
+        let Asked { way, to } = asked;
+        let remote = reach::reach(&self.state, &to).await?;
+        match way {
+            Way::Plain => {
+                let detail = format!("a plain {} to {}", request.method(), remote.address);
+                self.state.pass(&to, &detail).await;
+                tokio::select! {
+                    sent = forward::send(&self.state, &to, remote.tcp, request) => sent,
+                    () = reply.closed() => Ok(Response::new(Either::Left(Full::default()))),
+                }
+            }
+            Way::Tunnel => {
+                let tunnel = Tunnel { to, remote };
+                *self.promised.lock().unwrap_or_else(PoisonError::into_inner) = Some(tunnel);
+                Ok(Response::new(Either::Left(Full::default())))
+            }
         }
     }
 }
+
+type Reply = oneshot::Sender<Response<ProxyBody>>;
 
 /// What a request asks for, where that is listed; else what is told as its target, and why it is turned away.
 fn judged<B>(allowed: &Allowed, request: &Request<B>) -> Result<Asked, (String, TurnedAway)> {
@@ -121,31 +184,6 @@ fn judged<B>(allowed: &Allowed, request: &Request<B>) -> Result<Asked, (String, 
     match allowed.judge(&asked.to) {
         Ok(()) => Ok(asked),
         Err(why) => Err((asked.to.to_string(), why)),
-    }
-}
-
-async fn carry_out(
-    state: &Arc<State>,
-    promised: &Mutex<Option<Tunnel>>,
-    asked: Asked,
-    request: Request<Incoming>,
-) -> Result<Response<ProxyBody>, TurnedAway> {
-    let Asked { way, to } = asked;
-    let remote = reach::reach(state, &to).await?;
-    let address = remote.peer_addr().map_err(|e| {
-        let code = stockade_core::event::network_code::EGRESS_UNREACHABLE;
-        TurnedAway::unreachable(code, format!("{to} closed the connection")).recorded(e.to_string())
-    })?;
-    match way {
-        Way::Plain => {
-            state.pass(&to, &format!("a plain {} to {address}", request.method())).await;
-            forward::send(state, &to, remote, request).await
-        }
-        Way::Tunnel => {
-            let tunnel = Tunnel { to, remote, address };
-            *promised.lock().unwrap_or_else(PoisonError::into_inner) = Some(tunnel);
-            Ok(Response::new(Either::Left(Full::default())))
-        }
     }
 }
 

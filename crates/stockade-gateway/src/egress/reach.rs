@@ -17,8 +17,16 @@ use tokio::{
 use super::{policy::TurnedAway, state::State};
 use crate::{connect, policy::CONNECT_TIMEOUT};
 
+/// A connection, and with what.
+#[derive(Debug)]
+pub(super) struct Remote {
+    pub(super) tcp: TcpStream,
+    /// The address that was checked.
+    pub(super) address: SocketAddr,
+}
+
 /// Connects to a listed destination. Names are looked up once, and what was checked is what is dialled.
-pub(super) async fn reach(state: &State, to: &Destination) -> Result<TcpStream, TurnedAway> {
+pub(super) async fn reach(state: &State, to: &Destination) -> Result<Remote, TurnedAway> {
     let deadline = Instant::now() + CONNECT_TIMEOUT;
     let found = match &to.host {
         Host::Address(address) => vec![SocketAddr::new(*address, to.port)],
@@ -33,12 +41,15 @@ pub(super) async fn reach(state: &State, to: &Destination) -> Result<TcpStream, 
         }
     };
     let checked = check(state, to, found)?;
-    connect::first(&checked, deadline).await.map_err(|e| {
+    let unreachable = |e: io::Error| {
         let message = format!("{to} cannot be connected to");
         let tried: Vec<String> = checked.iter().map(ToString::to_string).collect();
         TurnedAway::unreachable(network_code::EGRESS_UNREACHABLE, message)
             .recorded(format!("{}: {e}", tried.join(", ")))
-    })
+    };
+    let tcp = connect::first(&checked, deadline).await.map_err(unreachable)?;
+    let address = tcp.peer_addr().map_err(unreachable)?;
+    Ok(Remote { tcp, address })
 }
 
 /// The addresses that may be dialled; an error where none is left.

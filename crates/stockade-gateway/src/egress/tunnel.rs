@@ -1,6 +1,6 @@
 //! A tunnel: TLS for the host that was asked for, checked by its first message, then passed on unread.
 
-use std::{net::SocketAddr, time::Duration};
+use std::time::Duration;
 
 use bytes::Bytes;
 use stockade_core::{
@@ -16,6 +16,7 @@ use tokio::{
 use super::{
     hello::{self, HELLO_LIMIT_BYTES, Hello},
     policy::TurnedAway,
+    reach::Remote,
     relay,
     state::{Direction, State},
 };
@@ -29,13 +30,12 @@ const UNRECOGNIZED_NAME: [u8; 7] = [21, 3, 1, 0, 2, 2, 112];
 #[derive(Debug)]
 pub(super) struct Tunnel {
     pub(super) to: Destination,
-    pub(super) remote: TcpStream,
-    pub(super) address: SocketAddr,
+    pub(super) remote: Remote,
 }
 
 /// Carries a tunnel; `early` is what came with the request.
 pub(super) async fn carry(state: &State, tunnel: Tunnel, mut agent: TcpStream, early: Bytes) {
-    let Tunnel { to, mut remote, address } = tunnel;
+    let Tunnel { to, remote: Remote { tcp: mut remote, address } } = tunnel;
     let mut bytes = early.to_vec();
     let deadline = Instant::now() + HELLO_TIMEOUT;
     let hello = loop {
@@ -64,6 +64,15 @@ pub(super) async fn carry(state: &State, tunnel: Tunnel, mut agent: TcpStream, e
         drop(bytes);
         relay::both_ways(state, agent, remote).await;
     }
+}
+
+/// Records a tunnel that the agent did not wait for.
+pub(super) async fn abandoned(state: &State, tunnel: &Tunnel) {
+    let why = TurnedAway::forbidden(
+        network_code::EGRESS_TLS,
+        "the agent left before anything came through the tunnel",
+    );
+    state.turn_away(&tunnel.to.to_string(), &why).await;
 }
 
 /// Whether a hello asks for the host of the tunnel.

@@ -23,8 +23,17 @@ const FAILURES_LIMIT: u32 = 10;
 const POLITE_SIGNALS: [&str; 4] = ["HUP", "INT", "QUIT", "TERM"];
 
 /// Placeholders that have a value in every run.
-const ALWAYS: &[&str] =
-    &["home", "cwd", "cwd_encoded", "session", "model", "base_url", "placeholder_key", "provider"];
+const ALWAYS: &[&str] = &[
+    "home",
+    "cwd",
+    "cwd_encoded",
+    "session",
+    "model",
+    "base_url",
+    "placeholder_key",
+    "provider",
+    "proxy_toml",
+];
 
 /// What is wrong, and where.
 #[derive(Debug)]

@@ -67,7 +67,7 @@ fn listed_hosts_stand_in_the_plan_the_environment_and_the_guarantee() {
 
 #[test]
 fn each_bad_order_is_a_clear_refusal() {
-    let refused = [
+    let refused = vec![
         ("empty prompt", prompt(0)),
         ("prompt over the profile's limit", prompt(1_000_001)),
         ("instructions over the limit", Order { instructions: Some("x".repeat(101)), ..order() }),
