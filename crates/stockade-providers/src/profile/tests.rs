@@ -35,7 +35,7 @@ fn an_unknown_key_is_named_with_its_line_and_column() {
 fn a_wrong_type_and_a_broken_text_have_a_place() {
     let e = broken("grace_ms = 1000", "grace_ms = \"1s\"");
     assert_eq!((e.line(), e.key()), (line_of(grok(), "grace_ms"), "stop.grace_ms"));
-    let e = broken("version = 1", "version = ");
+    let e = broken("version = ", "version = x");
     assert_eq!((e.line(), e.key()), (line_of(grok(), "version ="), ""));
     assert_eq!(parse("").unwrap_err().line(), 1);
     assert!(
@@ -50,7 +50,7 @@ fn a_wrong_type_and_a_broken_text_have_a_place() {
 fn what_the_types_cannot_say_is_checked() {
     for (from, to, key, says) in [
         ("name = \"grok\"", "name = \"Grok!\"", "name", "lower-case"),
-        ("version = 1", "version = 0", "version", "counts from 1"),
+        ("version = 2", "version = 0", "version", "counts from 1"),
         ("\"{cwd}\"", "\"{cwdd}\"", "launch.argv[10]", "unknown placeholder `{cwdd}`"),
         ("\"{prompt_file}\"", "\"x\"", "launch.argv", "no prompt"),
         ("\"{session}\"", "\"{instructions}\"", "launch.argv[12]", "unknown placeholder"),

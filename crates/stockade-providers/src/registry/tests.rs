@@ -135,6 +135,7 @@ fn grok_is_kept_silent_by_its_private_configuration() {
         ("model", "grok-4.6"),
         ("base_url", "http://127.0.0.1:8080/v1"),
         ("placeholder_key", "stockade-placeholder"),
+        ("proxy_toml", "{ HTTPS_PROXY = \"http://127.0.0.1:3128\" }"),
     ]
     .map(|(k, v)| (k, v.to_owned()))
     .into();
@@ -162,6 +163,8 @@ fn grok_is_kept_silent_by_its_private_configuration() {
     ] {
         assert_eq!(config[table][key].as_bool(), Some(false), "{table}.{key}");
     }
+    let set = &config["shell_environment_policy"]["set"];
+    assert_eq!(set["HTTPS_PROXY"].as_str(), Some("http://127.0.0.1:3128"), "tools are told of the proxy");
     assert_eq!(config["toolset"]["bash"]["login_shell_capture"].as_bool(), Some(false));
     assert_eq!(p.launch.env["GROK_DISABLE_AUTOUPDATER"], "1");
     assert_eq!(p.launch.env["GROK_HOME"], "{home}/.grok");
