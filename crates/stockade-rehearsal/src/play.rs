@@ -143,7 +143,7 @@ async fn play(
     let mut cued: Option<(Cue, Instant)> = None;
     let (mut stopped, mut open) = (false, true);
     let ended = {
-        let mut run = pin!(stockade_lane::run(lane, &mut watcher, &mut forwarded));
+        let mut run = Box::pin(stockade_lane::run(lane, &mut watcher, &mut forwarded));
         loop {
             tokio::select! {
                 biased;
