@@ -1,4 +1,4 @@
-//! What changed in a workspace, as measured by walking it before and after.
+//! What changed in a workspace: by walking it before and after, or between two commits where the work became commits.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -35,10 +35,10 @@ pub struct FileChange {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Changes {
-    /// Commits made; empty until worktrees of Stockade's own exist.
+    /// Commits the agent made, newest first, at most 1,000.
     pub commits: Vec<String>,
     /// Changed paths, sorted, at most 10,000.
     pub files: Vec<FileChange>,
-    /// Whether the whole workspace was walked within the walker's bounds.
+    /// Whether everything was seen within the bounds.
     pub complete: bool,
 }

@@ -5,6 +5,8 @@
 
 pub mod changes;
 pub mod event;
+pub mod git;
+pub mod git_config;
 pub mod guarantee;
 pub mod judge;
 pub mod mode;

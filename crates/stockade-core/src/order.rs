@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    git::{GitWorkspace, WorkTree},
     guarantee::Guarantee,
     mode::{AccessMode, Api, NetworkPolicy, ProviderSandbox},
     network::Destination,
@@ -112,10 +113,19 @@ pub struct Workspace {
     pub owner_gid: u32,
     /// Whether the caller asked to write a main repository's working tree in place.
     pub in_place: bool,
+    /// The repository, where git works inside the fence; `None`: no repository, or it is shown as it is.
+    pub git: Option<GitWorkspace>,
     /// Why its file system cannot map ids (`mount_setattr(IDMAP)` with its errno); only asked on root hosts.
     pub idmap_refused: Option<crate::survey::Refused>,
     /// Reasons it cannot be a workspace at all, found while looking at it.
     pub objections: Vec<WorkspaceObjection>,
+}
+
+impl Workspace {
+    /// Whether the agent works on files made for the run, and the caller's own are not there at all.
+    pub fn is_replaced(&self) -> bool {
+        self.git.as_ref().is_some_and(|g| g.tree == WorkTree::Made)
+    }
 }
 
 /// A reason why a folder cannot be the workspace.

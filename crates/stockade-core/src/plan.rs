@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::launch::{HOME, PROVIDER_FOLDER};
 use crate::{
+    git::GitWorkspace,
     guarantee::Guarantee,
     mode::{AccessMode, Api, NetworkPolicy, ProviderSandbox},
     network::Destination,
@@ -60,6 +61,8 @@ pub struct LaunchPlan {
     pub guarantees: Vec<PlannedGuarantee>,
     /// What happens to the provider's own sandbox.
     pub provider_sandbox: PlannedSandbox,
+    /// The repository, where git works inside the fence.
+    pub git: Option<GitWorkspace>,
     /// What is mounted beside the system folders.
     pub mounts: Vec<Mount>,
     /// The agent's argv.
@@ -186,8 +189,14 @@ pub struct PlannedSandbox {
 pub enum MountSource {
     /// The workspace.
     Workspace,
+    /// The worktree made for the run.
+    MadeWorktree,
     /// `.git` at the workspace's root.
     GitEntry,
+    /// The private git folder made for the run.
+    GitFolder,
+    /// The repository's objects.
+    GitObjects,
     /// The private home, made for the run.
     Home,
     /// The provider's folder.

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     changes::Changes,
     event::Usage,
+    git::GitRecord,
     guarantee::Guarantee,
     judge::{Denial, ModelIdentity, PermissionRecord},
     mode::{AccessMode, NetworkPolicy, ProviderSandbox},
@@ -119,6 +120,8 @@ pub struct Receipt {
     pub model_identity: Option<ModelIdentity>,
     /// What changed in the workspace.
     pub changes: Changes,
+    /// The repository the work went to; null: none.
+    pub git: Option<GitRecord>,
     /// Whether the output file holds only a part of an answer.
     pub partial: bool,
     /// SHA-256 of the files of the run directory, and of prompt and answer.

@@ -1,9 +1,6 @@
-//! A reader for git configuration files, just enough to see whether one holds a credential. It follows git-config(1):
-//! sections with subsections, quotes, escapes, comments, continued lines. Values are never handed out.
+//! Whether a git configuration file holds a credential. Values are never handed out.
 
-mod parse;
-
-use parse::Setting;
+use stockade_core::git_config::{self, Setting};
 
 /// Whether a path relative to a workspace is a configuration file of its repository or of a submodule.
 pub(crate) fn is_config_path(path: &[u8]) -> bool {
@@ -18,7 +15,7 @@ pub(crate) fn is_config_path(path: &[u8]) -> bool {
 /// password or token in any key or value. A credential inside a key is masked. Malformed lines are skipped, so that
 /// what follows them is still seen.
 pub fn credential_keys(config: &[u8]) -> Vec<String> {
-    let mut keys: Vec<String> = parse::settings(&String::from_utf8_lossy(config))
+    let mut keys: Vec<String> = git_config::settings(&String::from_utf8_lossy(config))
         .filter(holds_credential)
         .map(|s| name(&s))
         .collect();

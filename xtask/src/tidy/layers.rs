@@ -3,10 +3,11 @@
 use super::{Findings, House};
 
 /// Every crate of the house with its tier. A new crate gets a place here first.
-const TIERS: [(&str, u8); 11] = [
+const TIERS: [(&str, u8); 12] = [
     ("stockade-core", 0),
     ("stockade-fence", 1),
     ("stockade-gateway", 1),
+    ("stockade-git", 1),
     ("stockade-journal", 1),
     ("stockade-model", 1),
     ("stockade-pins", 1),

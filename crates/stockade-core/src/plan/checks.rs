@@ -172,7 +172,11 @@ pub(super) fn workspace(order: &Order) -> Result<(), Refusal> {
         }
         return refuse(cause);
     }
-    if order.mode == AccessMode::IsolatedWrite && ws.kind == WorkspaceKind::MainWorktree && !ws.in_place {
+    if order.mode == AccessMode::IsolatedWrite
+        && ws.kind == WorkspaceKind::MainWorktree
+        && !ws.in_place
+        && ws.git.is_none()
+    {
         return refuse(
             Cause::new(
                 "main-worktree",

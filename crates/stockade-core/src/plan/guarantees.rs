@@ -55,6 +55,9 @@ fn state(g: Guarantee, order: &Order, rung: Rung) -> (bool, String) {
         Guarantee::WriteConfinement => {
             held(format!("constructed read-only root, private temp and home{landlock}"))
         }
+        Guarantee::RepoMetadata if order.workspace.git.is_some() => {
+            held("a private git folder in the place of the real one, objects mounted read-only".to_owned())
+        }
         Guarantee::RepoMetadata => {
             held("`.git` mounted read-only, nothing else of the repository mounted".to_owned())
         }

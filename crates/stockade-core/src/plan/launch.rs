@@ -8,6 +8,7 @@ use super::{
     ProfileFacts,
 };
 use crate::{
+    git,
     mode::{AccessMode, NetworkPolicy, ProviderSandbox},
     network::{self, Host},
     order::{Order, Pin, WorkspaceKind, base_environment},
@@ -131,6 +132,7 @@ pub(super) fn assemble(
             choice: order.provider_sandbox,
             source: order.provider_sandbox_source.clone(),
         },
+        git: order.workspace.git.clone(),
         mounts: mounts(order),
         argv,
         env,
@@ -208,6 +210,8 @@ fn identity(order: &Order, survey: &Survey) -> PlannedIdentity {
     }
     match &ws.idmap_refused {
         Some(r) => PlannedIdentity::KernelRoot { reason: format!("{} {}", r.step, r.errno_name) },
+        // Files made for the run are nobody's yet.
+        None if ws.is_replaced() => PlannedIdentity::PrivateUid,
         None if ws.owner_uid != 0 => PlannedIdentity::WorkspaceOwner { uid: ws.owner_uid, gid: ws.owner_gid },
         None => PlannedIdentity::PrivateUid,
     }
@@ -219,10 +223,23 @@ fn mounts(order: &Order) -> Vec<Mount> {
     let mut mounts = vec![
         Mount { source: MountSource::Provider, target: PathBuf::from(PROVIDER_FOLDER), writable: false },
         Mount { source: MountSource::Home, target: PathBuf::from(HOME), writable: true },
-        Mount { source: MountSource::Workspace, target: ws.path.clone(), writable },
+        Mount {
+            source: if ws.is_replaced() { MountSource::MadeWorktree } else { MountSource::Workspace },
+            target: ws.path.clone(),
+            writable,
+        },
     ];
-    if writable && ws.kind != WorkspaceKind::Plain {
-        mounts.push(Mount { source: MountSource::GitEntry, target: ws.path.join(".git"), writable: false });
+    let entry = ws.path.join(".git");
+    if writable && ws.kind != WorkspaceKind::Plain && ws.git.as_ref().is_none_or(|g| g.shown_at != entry) {
+        mounts.push(Mount { source: MountSource::GitEntry, target: entry, writable: false });
+    }
+    if let Some(git) = &ws.git {
+        mounts.push(Mount { source: MountSource::GitFolder, target: git.shown_at.clone(), writable });
+        mounts.push(Mount {
+            source: MountSource::GitObjects,
+            target: PathBuf::from(git::OBJECTS),
+            writable: false,
+        });
     }
     let extra = |paths: &[PathBuf], writable: bool| {
         paths

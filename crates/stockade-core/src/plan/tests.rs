@@ -40,6 +40,7 @@ fn order() -> Order {
             owner_uid: 1000,
             owner_gid: 1000,
             in_place: false,
+            git: None,
             idmap_refused: None,
             objections: Vec::new(),
         },

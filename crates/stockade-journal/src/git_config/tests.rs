@@ -1,4 +1,5 @@
-use super::parse::{Setting, settings};
+use stockade_core::git_config::{Setting, settings};
+
 use super::*;
 
 fn setting(section: &str, sub: Option<&str>, key: &str, value: &str) -> Setting {

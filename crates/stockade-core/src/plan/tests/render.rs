@@ -64,7 +64,10 @@ fn plan(p: &LaunchPlan) -> String {
 pub(super) fn mount(m: &Mount) -> String {
     let source = match &m.source {
         MountSource::Workspace => "workspace",
+        MountSource::MadeWorktree => "made worktree",
         MountSource::GitEntry => "git entry",
+        MountSource::GitFolder => "private git folder",
+        MountSource::GitObjects => "git objects",
         MountSource::Home => "home",
         MountSource::Provider => "provider",
         MountSource::Path { .. } => "path",

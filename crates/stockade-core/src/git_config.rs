@@ -1,23 +1,24 @@
-//! The grammar of git-config(1).
+//! The grammar of git-config(1): sections with subsections, quotes, escapes, comments, continued lines. Nothing is
+//! included, looked up or interpreted.
 
 use std::iter::Peekable;
 use std::str::Chars;
 
 /// One setting.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Setting {
-    /// Lower case.
-    pub(super) section: String,
-    /// As written.
-    pub(super) subsection: Option<String>,
-    /// Lower case.
-    pub(super) key: String,
-    /// Without quotes and escapes; empty where there is none.
-    pub(super) value: String,
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// The section, in lower case.
+    pub section: String,
+    /// The subsection, as written.
+    pub subsection: Option<String>,
+    /// The key, in lower case.
+    pub key: String,
+    /// The value without quotes and escapes; empty where there is none.
+    pub value: String,
 }
 
-/// The settings of a file, in order.
-pub(super) fn settings(text: &str) -> impl Iterator<Item = Setting> + '_ {
+/// The settings of a file, in order. Malformed lines are skipped.
+pub fn settings(text: &str) -> impl Iterator<Item = Setting> + '_ {
     // A byte order mark may stand at the beginning.
     Parser {
         chars: text.trim_start_matches('\u{feff}').chars().peekable(),

@@ -1,0 +1,148 @@
+//! What changed between two commits, by their objects alone.
+
+use std::collections::BTreeMap;
+
+use stockade_core::changes::{ChangeKind, Changes, FileChange};
+
+use super::{Host, batch::BatchReader};
+use crate::{
+    error::GitError,
+    program::{Input, Output},
+};
+
+/// Changes that are listed, as the walker lists of a folder.
+const MOST_CHANGES: usize = 10_000;
+/// Bytes of a file whose content is digested, and of all together.
+const DIGESTED_FILE_BYTES: u64 = 64 * 1024 * 1024;
+const DIGESTED_BYTES: u64 = 1024 * 1024 * 1024;
+/// The mode of a submodule: it has no content here.
+const GITLINK: &str = "160000";
+
+/// One line of `git diff-tree --raw`.
+#[derive(Debug, PartialEq, Eq)]
+struct Raw {
+    path: String,
+    kind: ChangeKind,
+    /// The object afterwards, where the path holds a file or a link.
+    object: Option<String>,
+    is_file: bool,
+}
+
+pub(super) fn between(host: &Host, from: &str, to: &str) -> Result<Changes, GitError> {
+    let arguments = ["diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-abbrev", from, to, "--"];
+    let answer = host.answer("diff-tree", &arguments, &[])?;
+    let mut raw = parse(&answer);
+    let complete = raw.len() <= MOST_CHANGES;
+    raw.truncate(MOST_CHANGES);
+    let (sizes, digests) = contents(host, &raw)?;
+    let files = raw
+        .into_iter()
+        .map(|r| {
+            let object = r.object.filter(|_| r.is_file);
+            FileChange {
+                path: r.path,
+                kind: r.kind,
+                sha256: object.as_ref().and_then(|o| digests.get(o)).map(|(_, hex)| hex.clone()),
+                bytes: object.as_ref().and_then(|o| sizes.get(o)).copied(),
+            }
+        })
+        .collect();
+    Ok(Changes { commits: Vec::new(), files, complete })
+}
+
+fn parse(answer: &[u8]) -> Vec<Raw> {
+    let mut parts = answer.split(|b| *b == 0);
+    let mut found = Vec::new();
+    while let (Some(head), Some(path)) = (parts.next(), parts.next()) {
+        let head = String::from_utf8_lossy(head);
+        let mut words = head.trim_start_matches(':').split(' ');
+        let (Some(old_mode), Some(mode), Some(old), Some(new), Some(status)) =
+            (words.next(), words.next(), words.next(), words.next(), words.next())
+        else {
+            continue;
+        };
+        let kind = match status.chars().next() {
+            Some('A') => ChangeKind::Added,
+            Some('D') => ChangeKind::Deleted,
+            _ if old == new && old_mode != mode => ChangeKind::Metadata,
+            _ => ChangeKind::Modified,
+        };
+        let present = kind != ChangeKind::Deleted && mode != GITLINK;
+        found.push(Raw {
+            path: String::from_utf8_lossy(path).into_owned(),
+            kind,
+            object: present.then(|| new.to_owned()),
+            is_file: mode.starts_with("100"),
+        });
+    }
+    found
+}
+
+type Sizes = BTreeMap<String, u64>;
+
+/// Sizes of all contents, and digests of those within the bounds.
+fn contents(host: &Host, raw: &[Raw]) -> Result<(Sizes, super::batch::Digests), GitError> {
+    let wanted: std::collections::BTreeSet<String> =
+        raw.iter().filter(|r| r.is_file).filter_map(|r| r.object.clone()).collect();
+    if wanted.is_empty() {
+        return Ok((Sizes::new(), super::batch::Digests::new()));
+    }
+    let format = "--batch-check=%(objectname) %(objectsize)";
+    let answer = host.answer("cat-file", &["cat-file", format], super::lines(&wanted).as_bytes())?;
+    let sizes: Sizes = String::from_utf8_lossy(&answer)
+        .lines()
+        .filter_map(|line| line.split_once(' '))
+        .filter_map(|(object, size)| Some((object.to_owned(), size.parse().ok()?)))
+        .collect();
+    let mut room = DIGESTED_BYTES;
+    let mut asked = String::new();
+    for (object, size) in sizes.iter().filter(|(_, size)| **size <= DIGESTED_FILE_BYTES) {
+        let Some(left) = room.checked_sub(*size) else { break };
+        room = left;
+        asked.push_str(object);
+        asked.push('\n');
+    }
+    let mut reader = BatchReader::default();
+    let mut read = |part: &[u8]| reader.read(part);
+    host.run(
+        "cat-file",
+        &["cat-file", "--batch"],
+        Input::Bytes(asked.as_bytes()),
+        Output::Reader(&mut read),
+    )?;
+    Ok((sizes, reader.digests))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_status_has_its_kind() {
+        let (a, b, none) = ("1".repeat(40), "2".repeat(40), "0".repeat(40));
+        let mut answer = Vec::new();
+        for (line, path) in [
+            (format!(":000000 100644 {none} {a} A"), "added"),
+            (format!(":100644 000000 {a} {none} D"), "gone"),
+            (format!(":100644 100644 {a} {b} M"), "changed"),
+            (format!(":100644 100755 {a} {a} M"), "mode"),
+            (format!(":100644 120000 {a} {b} T"), "link"),
+            (format!(":000000 160000 {none} {b} A"), "repo"),
+        ] {
+            answer.extend_from_slice(format!("{line}\0{path}\0").as_bytes());
+        }
+        let kinds: Vec<_> =
+            parse(&answer).into_iter().map(|r| (r.path, r.kind, r.object.is_some(), r.is_file)).collect();
+        assert_eq!(
+            kinds,
+            [
+                ("added".to_owned(), ChangeKind::Added, true, true),
+                ("gone".to_owned(), ChangeKind::Deleted, false, false),
+                ("changed".to_owned(), ChangeKind::Modified, true, true),
+                ("mode".to_owned(), ChangeKind::Metadata, true, true),
+                ("link".to_owned(), ChangeKind::Modified, true, false),
+                ("repo".to_owned(), ChangeKind::Added, false, false),
+            ]
+        );
+    }
+}

@@ -1,0 +1,58 @@
+# Arguments: git, the base, and what to do: fill (a worktree with the base), include (the caller's changes as well),
+# note (what a worktree holds already). Reports `start COMMIT` and `dirty COUNT`.
+set -eu
+git=$1 base=$2 task=$3
+caller=/repository/caller
+scratch=$GIT_DIR/stockade-index
+
+# A tree of everything that a folder holds and does not ignore, by a copy of its index.
+tree_of() {
+    (
+        cd "$1"
+        if [ -e "$2" ]; then cp "$2" "$scratch"; fi
+        GIT_WORK_TREE=$1 GIT_INDEX_FILE=$scratch
+        export GIT_WORK_TREE GIT_INDEX_FILE
+        if [ -n "$("$git" ls-files -u | head -c 1)" ]; then exit 3; fi
+        "$git" add -A -- .
+        "$git" write-tree
+    )
+}
+
+# A commit of a tree, or the base where the tree is the base's.
+start_of() {
+    if [ "$1" = "$("$git" rev-parse "$base^{tree}")" ]; then
+        echo "$base"
+    else
+        "$git" commit-tree "$1" -p "$base" -m "Uncommitted changes at the start"
+    fi
+}
+
+case $task in
+fill)
+    (
+        cd "$caller"
+        GIT_WORK_TREE=$caller GIT_INDEX_FILE=$GIT_DIR/callers-index
+        export GIT_WORK_TREE GIT_INDEX_FILE
+        "$git" -c core.checkStat=minimal status --porcelain=v1 -z --untracked-files=normal |
+            tr -dc '\000' | wc -c
+    ) >"$GIT_DIR/stockade-dirty" &
+    cd "$GIT_WORK_TREE"
+    "$git" read-tree --reset -u "$base"
+    wait
+    echo "start $base"
+    echo "dirty $(cat "$GIT_DIR/stockade-dirty")"
+    ;;
+include)
+    tree=$(tree_of "$caller" "$GIT_DIR/callers-index")
+    start=$(start_of "$tree")
+    cd "$GIT_WORK_TREE"
+    "$git" read-tree --reset -u "$tree"
+    if [ "$start" != "$base" ]; then "$git" read-tree -m "$base"; fi
+    echo "start $start"
+    ;;
+note)
+    tree=$(tree_of "$GIT_WORK_TREE" "$GIT_DIR/index")
+    echo "start $(start_of "$tree")"
+    ;;
+esac
+rm -f "$scratch" "$GIT_DIR/callers-index" "$GIT_DIR/stockade-dirty"
