@@ -239,7 +239,9 @@ fn a_git_configuration_that_holds_a_credential_is_refused_with_a_receipt_that_do
         let message = "the repository's configuration holds a credential that the agent could read";
         let hint = "move it to a credential helper (`git config --unset KEY`), then run again";
         let error = no_workspace("credential-in-git-config", message, hint);
-        let receipt = refused_with_receipt(&world, order(&world, &[]), 66, "workspace-refused", &error);
+        // In place the configuration is visible; otherwise a private git folder stands before it.
+        let call = order(&world, &[("--mode", Some("isolated-write"))]).args(&["--in-place"]);
+        let receipt = refused_with_receipt(&world, call, 66, "workspace-refused", &error);
         assert_eq!(receipt["cause"]["evidence"], json!([".git/config: remote.o.url"]));
         assert!(!receipt.to_string().contains("gh-secret-4711"));
     }

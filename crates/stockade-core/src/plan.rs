@@ -197,6 +197,8 @@ pub enum MountSource {
     GitFolder,
     /// The repository's objects.
     GitObjects,
+    /// The caller's own working tree, while a worktree is filled from it. The agent never sees it.
+    CallersTree,
     /// The private home, made for the run.
     Home,
     /// The provider's folder.

@@ -58,6 +58,16 @@ impl OwnRefs {
 }
 
 impl Host {
+    /// Git in a repository that somebody names: it has to belong to the caller, unless that is root.
+    pub fn open(git: &Path, common: &Path) -> Result<Self, GitError> {
+        let stat = rustix::fs::stat(common).map_err(|e| GitError::kernel("stat", common, e))?;
+        let own = rustix::process::geteuid();
+        if !own.is_root() && stat.st_uid != own.as_raw() {
+            return Err(GitError::new("check", common, format!("it belongs to user {}", stat.st_uid)));
+        }
+        Ok(Self::new(git, common, (stat.st_uid, stat.st_gid)))
+    }
+
     /// Git in a repository whose common folder belongs to `owner`. Root becomes that user: what root wrote there the
     /// owner could not change.
     pub fn new(git: &Path, common: &Path, owner: (u32, u32)) -> Self {
@@ -103,8 +113,9 @@ impl Host {
 
     /// Makes references to objects that are there.
     pub fn make_refs(&self, refs: &[GitRef]) -> Result<(), GitError> {
-        let commands: String = refs.iter().map(|r| format!("create {} {}\n", r.name, r.object)).collect();
-        self.update(&commands)
+        let commands: Vec<String> =
+            refs.iter().map(|r| format!("create {} {}\n", r.name, r.object)).collect();
+        self.update(&commands.concat())
     }
 
     /// Which of these objects the repository has.
@@ -170,8 +181,8 @@ impl Host {
         Ok(String::from_utf8_lossy(&answer).lines().filter(|l| is_object(l)).map(str::to_owned).collect())
     }
 
-    /// What changed between two commits.
-    pub fn changes(&self, from: &str, to: &str) -> Result<Changes, GitError> {
+    /// What changed between two commits, and the paths at which the later one names another repository's commit.
+    pub fn changes(&self, from: &str, to: &str) -> Result<(Changes, Vec<String>), GitError> {
         changes::between(self, from, to)
     }
 
@@ -194,5 +205,5 @@ impl Host {
 }
 
 fn lines(objects: &BTreeSet<String>) -> String {
-    objects.iter().map(|object| format!("{object}\n")).collect()
+    objects.iter().flat_map(|object| [object.as_str(), "\n"]).collect()
 }

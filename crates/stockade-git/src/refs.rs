@@ -171,7 +171,7 @@ pub fn is_object(text: &str) -> bool {
 
 /// Whether a text may be the name of a reference, by the rules of git-check-ref-format(1).
 pub fn is_ref_name(name: &str) -> bool {
-    let part = |p: &str| !p.is_empty() && !p.starts_with('.') && !p.ends_with(".lock");
+    let part = |p: &str| !p.is_empty() && !p.starts_with('.') && p.strip_suffix(".lock").is_none();
     name.starts_with("refs/")
         && name.len() <= 1000
         && name.split('/').all(part)

@@ -8,7 +8,7 @@ pub use self::find::plan_gc;
 use crate::{
     error::{ErrorKind, JournalError},
     receipts, remove,
-    state::State,
+    state::{State, WORKTREES},
 };
 
 /// How long records are kept.
@@ -37,6 +37,8 @@ pub enum LeftoverKind {
     Staging,
     /// A lock that nobody holds.
     Lock,
+    /// The worktree or the private git folder of a run.
+    Worktree,
 }
 
 impl LeftoverKind {
@@ -50,6 +52,7 @@ impl LeftoverKind {
             Self::OldRun => "old-run",
             Self::Staging => "staging",
             Self::Lock => "lock",
+            Self::Worktree => "worktree",
         }
     }
 }
@@ -71,6 +74,14 @@ pub struct Leftover {
     pub safe: bool,
 }
 
+impl Leftover {
+    /// Describes a folder of a run.
+    pub fn worktree(run: &str, path: PathBuf, why: String, safe: bool) -> Self {
+        let bytes = find::bytes_of(&path);
+        Self { kind: LeftoverKind::Worktree, path, run: Some(run.to_owned()), bytes, why, safe }
+    }
+}
+
 /// Removes a leftover, after asking again whether its run lives. One that is not safe is refused.
 pub fn remove(state: &State, leftover: &Leftover) -> Result<(), JournalError> {
     let in_use = |reason: &str| JournalError::new(ErrorKind::InUse, "remove", &leftover.path, reason);
@@ -90,10 +101,19 @@ pub fn remove(state: &State, leftover: &Leftover) -> Result<(), JournalError> {
             find::repair_callers_receipt(state, leftover)?;
             remove::remove_tree(&leftover.path)
         }
-        LeftoverKind::TornReceipt | LeftoverKind::Home | LeftoverKind::InterruptedRun => {
-            remove::remove_tree(&leftover.path)
-        }
+        LeftoverKind::TornReceipt
+        | LeftoverKind::Home
+        | LeftoverKind::InterruptedRun
+        | LeftoverKind::Worktree => remove::remove_tree(&leftover.path),
     }
+}
+
+/// The folders of worktrees whose runs are over, by run. What is in them decides whether they are leftovers.
+pub fn worktrees_of_the_dead(state: &State) -> Result<Vec<(String, PathBuf)>, JournalError> {
+    let ids = find::names(state, WORKTREES)?;
+    let dead =
+        ids.into_iter().filter_map(|id| id.into_string().ok()).filter(|id| !find::run_lives(state, id));
+    Ok(dead.map(|id| (id.clone(), state.root().join(WORKTREES).join(id))).collect())
 }
 
 /// Whether the run of this directory lives, by its launcher file alone or by its receipt.

@@ -19,6 +19,7 @@ pub mod state;
 #[cfg(test)]
 mod testing;
 pub mod walk;
+pub mod workspace_lock;
 
 pub use copy::{Copied, copy_bounded_nofollow};
 pub use error::{ErrorKind, JournalError};

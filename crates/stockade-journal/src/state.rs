@@ -25,6 +25,7 @@ pub(crate) const RUNS: &str = "runs";
 pub(crate) const PROVIDERS: &str = "providers";
 pub(crate) const HOMES: &str = "homes";
 pub(crate) const LOCKS: &str = "locks";
+pub(crate) const WORKTREES: &str = "worktrees";
 
 /// A state directory that belongs to the caller alone.
 #[derive(Debug)]
@@ -74,12 +75,21 @@ impl State {
 
     /// Makes the private home of a run (0700), which must not be there.
     pub fn create_home(&self, id: &str) -> Result<PathBuf, JournalError> {
+        self.create_private(HOMES, id)
+    }
+
+    /// Makes the folder for a run's worktree and git folder (0700), which must not be there.
+    pub fn create_worktree(&self, id: &str) -> Result<PathBuf, JournalError> {
+        self.create_private(WORKTREES, id)
+    }
+
+    fn create_private(&self, name: &'static str, id: &str) -> Result<PathBuf, JournalError> {
         require_run_id(id)?;
-        let homes = self.ensure(HOMES, PRIVATE_FOLDER)?;
-        let path = self.root.join(HOMES).join(id);
-        rustix::fs::mkdirat(&homes, id, PRIVATE_FOLDER)
-            .and_then(|()| files::open_folder(&homes, id))
-            .and_then(|home| rustix::fs::fchmod(home, PRIVATE_FOLDER))
+        let parent = self.ensure(name, PRIVATE_FOLDER)?;
+        let path = self.root.join(name).join(id);
+        rustix::fs::mkdirat(&parent, id, PRIVATE_FOLDER)
+            .and_then(|()| files::open_folder(&parent, id))
+            .and_then(|made| rustix::fs::fchmod(made, PRIVATE_FOLDER))
             .map_err(|e| JournalError::refused("create", &path, e))?;
         Ok(path)
     }

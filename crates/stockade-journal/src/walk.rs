@@ -18,7 +18,7 @@ use rustix::fs::CWD;
 
 pub use self::survey::{GitCredential, WorkspaceSurvey, survey_workspace};
 use self::{entry::Entry, tree::Walker};
-use crate::{error::JournalError, files, state::canonical};
+use crate::{digest, error::JournalError, files, state::canonical};
 
 /// How far the walker goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,6 +86,20 @@ impl Snapshot {
     /// Bytes of all regular files together.
     pub fn file_bytes(&self) -> u64 {
         self.entries.iter().filter(|e| e.is_file()).fold(0, |sum, e| sum.saturating_add(e.size))
+    }
+
+    /// A digest of names, kinds, modes, sizes and modification times: two that are equal were taken of a folder in which
+    /// nobody had worked in between. The folder's own times do not count.
+    pub fn fingerprint(&self) -> String {
+        let mut text = Vec::new();
+        for entry in self.entries.iter().filter(|e| !e.path.is_empty()) {
+            text.extend_from_slice(&entry.path);
+            let what = (entry.kind, entry.mode, entry.ino);
+            // The time of a folder moves with what is in it, which is listed.
+            let file = entry.is_file().then_some((entry.size, entry.mtime));
+            text.extend_from_slice(format!("\0{what:?} {file:?} {:?}\n", entry.target).as_bytes());
+        }
+        digest::sha256_hex(&text)
     }
 
     /// What changed from `before` to `after`; reads the changed files of `after` for their digests.

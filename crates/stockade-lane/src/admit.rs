@@ -10,6 +10,7 @@ use std::{
 };
 
 use stockade_core::{
+    git::WorkTree,
     mode::{AccessMode, NetworkPolicy},
     network,
     order::{
@@ -29,6 +30,7 @@ use stockade_journal::{
 
 use crate::{
     exposure,
+    repository::{self, Found, Served},
     request::{LaneRequest, PromptSource},
 };
 
@@ -52,6 +54,8 @@ pub(crate) struct Admitted {
     pub(crate) ca_pem: Option<Vec<u8>>,
     /// The workspace before the run; `None` for a folder that is no workspace.
     pub(crate) before: Option<walk::Snapshot>,
+    /// The repository, where git works inside the fence.
+    pub(crate) served: Option<Served>,
     /// Notes for the receipt.
     pub(crate) notes: Vec<String>,
 }
@@ -96,7 +100,7 @@ pub(crate) fn admit(
     let writes = exposed("write", &request.writes, &homes, &request.state_root)?;
     let mut notes = Vec::new();
     passed_variables(request, &profile, &mut notes)?;
-    let (workspace, before) = workspace(request, &homes, measuring)?;
+    let (workspace, before, served) = workspace(request, &homes, measuring, &mut notes)?;
     let key = request.key_env.as_ref().and_then(|name| request.environment.get(name));
     let order = Order {
         provider: profile.profile.name.clone(),
@@ -126,7 +130,7 @@ pub(crate) fn admit(
         listener,
     };
     stockade_core::plan::check_order(&order, &profile.profile)?;
-    Ok(Admitted { order, profile, prompt, ca_pem, before, notes })
+    Ok(Admitted { order, profile, prompt, ca_pem, before, served, notes })
 }
 
 /// Named twice is named once.
@@ -360,7 +364,8 @@ fn workspace(
     request: &LaneRequest,
     homes: &[PathBuf],
     measuring: &Measuring,
-) -> Result<(Workspace, Option<walk::Snapshot>), Refusal> {
+    notes: &mut Vec<String>,
+) -> Result<(Workspace, Option<walk::Snapshot>, Option<Served>), Refusal> {
     let path = canonical("cwd", &request.cwd)?;
     if !path.is_dir() {
         return Err(Refusal::usage(
@@ -379,15 +384,30 @@ fn workspace(
     };
     // A folder that is no workspace at all is not walked: a home or `/` could be huge.
     let mut looked = Looked { kind: WorkspaceKind::Plain, uid: 0, gid: 0, before: None };
-    if objections.is_empty() {
+    let found = if objections.is_empty() { repository::look(request, &path)? } else { Found::default() };
+    objections.extend(found.objections);
+    notes.extend(found.notes);
+    let is_replaced = found.git.as_ref().is_some_and(|g| g.tree == WorkTree::Made);
+    if objections.is_empty() && is_replaced {
+        // The caller's own files are not there at all: nothing about them matters.
+        let linked = found.served.as_ref().is_some_and(|s| !s.repository.is_main());
+        looked.kind = if linked { WorkspaceKind::LinkedWorktree } else { WorkspaceKind::MainWorktree };
+    } else if objections.is_empty() {
         let (survey, before) =
             walk::survey_workspace(&path, &walk::Bounds::default()).map_err(|e| unreadable(&e))?;
         found_objections(&survey, request, &mut objections);
+        // A private git folder shows nothing of the configuration.
+        if found.git.is_none() {
+            objections.extend(credential_objection(&survey));
+        }
         looked =
             Looked { kind: survey.kind, uid: survey.owner_uid, gid: survey.owner_gid, before: Some(before) };
     }
     let idmap_refused = if rustix::process::geteuid().is_root() && objections.is_empty() {
-        measuring.can_idmap(&path).err().map(|e| Refused::from(&e))
+        let made_at = is_replaced.then(|| existing(&request.state_root));
+        let folders = [Some(path.as_path()), made_at];
+        let refused = folders.into_iter().flatten().find_map(|f| measuring.can_idmap(f).err());
+        refused.map(|e| Refused::from(&e))
     } else {
         None
     };
@@ -397,10 +417,16 @@ fn workspace(
         owner_uid: looked.uid,
         owner_gid: looked.gid,
         in_place: request.in_place,
+        git: found.git,
         idmap_refused,
         objections,
     };
-    Ok((workspace, looked.before))
+    Ok((workspace, looked.before, found.served))
+}
+
+/// The part of a path that is there.
+fn existing(path: &Path) -> &Path {
+    path.ancestors().find(|p| p.exists()).unwrap_or(path)
 }
 
 /// What a look at the workspace gave.
@@ -448,6 +474,18 @@ fn place_objections(path: &Path, homes: &[PathBuf], state: &Path) -> Vec<Workspa
     found
 }
 
+fn credential_objection(survey: &WorkspaceSurvey) -> Option<WorkspaceObjection> {
+    let found = survey.git_credentials.iter().map(|c| format!("{}: {}", c.file.display(), c.key));
+    let mut o = objection(
+        "credential-in-git-config",
+        &AccessMode::ALL,
+        "the repository's configuration holds a credential that the agent could read".to_owned(),
+        "move it to a credential helper (`git config --unset KEY`), then run again",
+    );
+    o.evidence = found.collect();
+    (!o.evidence.is_empty()).then_some(o)
+}
+
 fn found_objections(survey: &WorkspaceSurvey, request: &LaneRequest, found: &mut Vec<WorkspaceObjection>) {
     let mut push = |code: &str, modes: &[AccessMode], message: &str, evidence: Vec<String>, remedy: &str| {
         if !evidence.is_empty() {
@@ -457,21 +495,6 @@ fn found_objections(survey: &WorkspaceSurvey, request: &LaneRequest, found: &mut
         }
     };
     let paths = |list: &[PathBuf]| list.iter().map(|p| p.display().to_string()).collect::<Vec<_>>();
-    push(
-        "credential-in-git-config",
-        &AccessMode::ALL,
-        "the repository's configuration holds a credential that the agent could read",
-        survey.git_credentials.iter().map(|c| format!("{}: {}", c.file.display(), c.key)).collect(),
-        "move it to a credential helper (`git config --unset KEY`), then run again",
-    );
-    let link = if survey.git_is_link { vec![".git".to_owned()] } else { Vec::new() };
-    push(
-        "git-is-link",
-        &AccessMode::ALL,
-        "`.git` is a symbolic link: what it points to could change under the fence",
-        link,
-        "put the repository's folder or pointer file in its place",
-    );
     push(
         "socket-in-workspace",
         &AccessMode::ALL,

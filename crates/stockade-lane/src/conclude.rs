@@ -28,7 +28,9 @@ use stockade_journal::{Reservation, digest::sha256_hex};
 use crate::{
     admit::Admitted,
     clock::{RunClock, wall_time},
-    fault, place,
+    fault,
+    git::Exported,
+    place,
     recorder::Recorder,
     request::{LaneRequest, PromptSource},
     run::{LaneOutcome, Reserved},
@@ -73,6 +75,7 @@ pub(crate) struct Facts {
     /// What went through the egress listener; `None`: there was none, or the run did not come so far.
     pub(crate) egress: Option<EgressTotals>,
     pub(crate) changes: Changes,
+    pub(crate) exported: Option<Exported>,
     pub(crate) process_started: bool,
 }
 
@@ -156,6 +159,7 @@ pub(crate) fn interrupted(request: &LaneRequest, admitted: &Admitted, paths: &Pa
         model_requests: 0,
         model_identity: None,
         changes: Changes::default(),
+        git: None,
         partial: false,
         digests: BTreeMap::from([("prompt".to_owned(), order.prompt.sha256.clone())]),
         rehearsal: request.rehearsal.clone(),
@@ -199,6 +203,9 @@ pub(crate) fn conclude(
         (Ok(()), None) => {}
     }
     measured(&mut receipt, facts);
+    if let Some(exported) = &facts.exported {
+        taken_out(&mut receipt, exported);
+    }
     if let Some(e) = storage_error {
         receipt.notes.push(format!("the event log is incomplete: {e}"));
     }
@@ -213,6 +220,25 @@ pub(crate) fn conclude(
     }
     deliver(&mut receipt, answer.as_deref(), reserved, run);
     LaneOutcome { receipt, answer, path }
+}
+
+/// What came of the work in a repository. Work that did not get there is no success, whatever the agent says.
+fn taken_out(receipt: &mut Receipt, exported: &Exported) {
+    receipt.git = Some(exported.record.clone());
+    let Some(why) = &exported.failed else { return };
+    let message = format!("the work could not be taken out of the worktree: {why}");
+    if receipt.status != Status::Complete {
+        receipt.notes.push(message);
+        return;
+    }
+    let place = exported.record.worktree.clone().unwrap_or_default();
+    let cause = Cause::new("work-not-taken-out", Boundary::Workspace, "git(export)", message)
+        .with_evidence(place)
+        .with_remedy("the files are in the worktree named; `stockade gc` keeps it");
+    receipt.status = Status::StorageFailed;
+    receipt.failure_phase = Some(FailurePhase::Postprocess);
+    receipt.error = Some(error_text(&cause));
+    receipt.cause = Some(cause);
 }
 
 fn refused(receipt: &mut Receipt, refusal: &Refusal, facts: &Facts) {

@@ -157,7 +157,7 @@ fn guarantees(
     };
     let home = PrivateHome::stage(state, &plan, b"doctor")?;
     let decoys = Scratch::make(scratch_path(&format!("{id}-decoys")))?;
-    let host = place::HostPaths { home: home.path(), decoys: decoys.path() };
+    let host = place::HostPaths { home: home.path(), decoys: decoys.path(), git: None };
     let proven = place::start_helper()
         .and_then(|helper| place::build(helper, &plan, survey, host, OwnBinary::Absent))
         .and_then(|built| place::prove(built, &plan, survey));

@@ -7,7 +7,7 @@ use stockade_core::{
     guarantee::Guarantee,
     mode::{AccessMode, NetworkPolicy},
     order::PinKind,
-    plan::{LaunchPlan, MountSource, PlannedIdentity},
+    plan::{LaunchPlan, Mount, MountSource, PlannedIdentity},
     status::{Boundary, Cause, Refusal, Status},
     survey::Survey,
 };
@@ -28,6 +28,18 @@ pub(crate) struct ProvenFence {
 pub(crate) struct HostPaths<'p> {
     pub(crate) home: &'p Path,
     pub(crate) decoys: &'p Path,
+    pub(crate) git: Option<GitPaths<'p>>,
+}
+
+/// What was made for a run in a repository, and what is shown of the repository itself.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct GitPaths<'p> {
+    /// The made worktree, where there is one.
+    pub(crate) tree: &'p Path,
+    /// The private git folder.
+    pub(crate) folder: &'p Path,
+    /// The repository's objects.
+    pub(crate) objects: &'p Path,
 }
 
 /// A fence that is built, with the decoys that its proof needs.
@@ -45,11 +57,53 @@ pub(crate) fn build(
     paths: HostPaths<'_>,
     own_binary: OwnBinary,
 ) -> Result<BuiltFence, Refusal> {
-    let identity = identity(plan, survey)?;
-    let spec = FenceSpec {
+    let spec = spec(plan, survey, paths.home, paths.git, own_binary)?;
+    let building = helper.build(&spec).map_err(|e| refused(plan, survey, &e))?;
+    let decoys =
+        building.place_decoys(&proof_request(plan, paths)).map_err(|e| unproven(plan, survey, &e))?;
+    let fence = building.finish().map_err(|e| refused(plan, survey, &e))?;
+    Ok(BuiltFence { fence, decoys })
+}
+
+/// Builds a fence in which git alone works on what was made for a run: no agent, no network, no proof. With the caller's
+/// tree beside it, read-only, where a worktree is filled from it.
+pub(crate) fn build_for_git(
+    plan: &LaunchPlan,
+    survey: &Survey,
+    git: GitPaths<'_>,
+    callers_tree: Option<&Path>,
+) -> Result<Fence, Refusal> {
+    let mut plan = plan.clone();
+    plan.network = NetworkPolicy::None;
+    plan.mounts.retain(|m| {
+        matches!(
+            m.source,
+            MountSource::Workspace
+                | MountSource::MadeWorktree
+                | MountSource::GitEntry
+                | MountSource::GitFolder
+                | MountSource::GitObjects
+        )
+    });
+    if let Some(target) = callers_tree {
+        let target = target.to_owned();
+        plan.mounts.push(Mount { source: MountSource::CallersTree, target, writable: false });
+    }
+    let spec = spec(&plan, survey, Path::new("/"), Some(git), OwnBinary::Absent)?;
+    Fence::build(&spec).map_err(|e| refused(&plan, survey, &e))
+}
+
+fn spec(
+    plan: &LaunchPlan,
+    survey: &Survey,
+    home: &Path,
+    git: Option<GitPaths<'_>>,
+    own_binary: OwnBinary,
+) -> Result<FenceSpec, Refusal> {
+    Ok(FenceSpec {
         rung: plan.rung,
-        identity,
-        binds: binds(plan, paths.home),
+        identity: identity(plan, survey)?,
+        binds: binds(plan, home, git),
         network: match plan.network {
             NetworkPolicy::Model => FenceNetwork::Gateway,
             NetworkPolicy::Allow => FenceNetwork::GatewayWithEgress,
@@ -59,12 +113,7 @@ pub(crate) fn build(
         own_binary,
         temp_bytes: plan.limits.temp_bytes,
         max_processes: Some(plan.limits.max_processes),
-    };
-    let building = helper.build(&spec).map_err(|e| refused(plan, survey, &e))?;
-    let decoys =
-        building.place_decoys(&proof_request(plan, paths)).map_err(|e| unproven(plan, survey, &e))?;
-    let fence = building.finish().map_err(|e| refused(plan, survey, &e))?;
-    Ok(BuiltFence { fence, decoys })
+    })
 }
 
 /// Starts the helper of a fence, before the plan is known: its start takes as long as the plan.
@@ -106,7 +155,7 @@ fn proof_request(plan: &LaunchPlan, paths: HostPaths<'_>) -> ProofRequest {
         protected: plan
             .mounts
             .iter()
-            .filter(|m| m.source == MountSource::GitEntry)
+            .filter(|m| matches!(m.source, MountSource::GitEntry | MountSource::GitObjects))
             .map(|m| m.target.clone())
             .collect(),
     }
@@ -162,12 +211,19 @@ fn identity(plan: &LaunchPlan, survey: &Survey) -> Result<Identity, Refusal> {
     }
 }
 
-fn binds(plan: &LaunchPlan, home: &Path) -> Vec<Bind> {
+fn binds(plan: &LaunchPlan, home: &Path, git: Option<GitPaths<'_>>) -> Vec<Bind> {
+    let of_git = |path: &Path, m: &Mount| (path.to_owned(), m.target.clone(), BindOwner::Payload);
     plan.mounts
         .iter()
-        .map(|m| {
+        .filter_map(|m| {
             let (source, target, owner) = match &m.source {
-                MountSource::Workspace => (plan.cwd.clone(), m.target.clone(), BindOwner::Payload),
+                // What was not made is not there, and never something else in its place.
+                MountSource::MadeWorktree => of_git(git?.tree, m),
+                MountSource::GitFolder => of_git(git?.folder, m),
+                MountSource::GitObjects => of_git(git?.objects, m),
+                MountSource::Workspace | MountSource::CallersTree => {
+                    (plan.cwd.clone(), m.target.clone(), BindOwner::Payload)
+                }
                 MountSource::GitEntry => (plan.cwd.join(".git"), m.target.clone(), BindOwner::Payload),
                 MountSource::Home => (home.to_owned(), m.target.clone(), BindOwner::Payload),
                 MountSource::Provider => provider(plan, &m.target),
@@ -178,7 +234,7 @@ fn binds(plan: &LaunchPlan, home: &Path) -> Vec<Bind> {
                 ),
             };
             let access = if m.writable { BindAccess::ReadWrite } else { BindAccess::ReadOnly };
-            Bind { source, target, access, owner }
+            Some(Bind { source, target, access, owner })
         })
         .collect()
 }

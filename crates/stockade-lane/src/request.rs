@@ -43,6 +43,12 @@ pub struct LaneRequest {
     pub cwd: PathBuf,
     /// Whether a main repository's working tree may be written.
     pub in_place: bool,
+    /// On which files work in a repository is done.
+    pub worktree: Option<WorktreeChoice>,
+    /// Whether uncommitted changes come along into a worktree that is made.
+    pub include_dirty: bool,
+    /// In whose name commits are made, as `Name <mail>`.
+    pub git_author: Option<String>,
     /// The prompt.
     pub prompt: PromptSource,
     /// A file with instructions.
@@ -83,6 +89,15 @@ pub struct LaneRequest {
     pub rehearsal: Option<String>,
     /// Stockade's commit, where it is stamped.
     pub commit: Option<String>,
+}
+
+/// On which files work in a repository is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WorktreeChoice {
+    /// On those of a worktree that is made for the run.
+    Made,
+    /// On those of the linked worktree that the caller names.
+    Named,
 }
 
 /// What stops a run from outside.

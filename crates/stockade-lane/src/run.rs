@@ -14,7 +14,7 @@ use stockade_core::{
     judge::Judge,
     mode::AccessMode,
     order::Pin,
-    plan::{LaunchPlan, plan},
+    plan::{LaunchPlan, MountSource, plan},
     receipt::Receipt,
     status::{Boundary, Cause, Refusal, Status},
     survey::Survey,
@@ -24,7 +24,10 @@ use stockade_fence::{
     survey::{Extent, Measuring},
 };
 use stockade_gateway::{Credential, Egress, Gateway, ModelPolicy, Upstream};
-use stockade_journal::{Reservation, ReservationRequest, RunDir, State, Stream, walk};
+use stockade_journal::{
+    Reservation, ReservationRequest, RunDir, State, Stream, walk,
+    workspace_lock::{WorkspaceLock, Writer},
+};
 use stockade_providers::SessionLog;
 use tokio::sync::mpsc;
 
@@ -33,6 +36,7 @@ use crate::{
     clock::{RunClock, wall_time},
     conclude::{self, Facts, Paths},
     fault,
+    git::Stage,
     home::PrivateHome,
     listener::HostListener,
     pin, place,
@@ -164,7 +168,7 @@ fn reserve(
     let workspace = &admitted.order.workspace;
     // A folder that is refused as a workspace is never shown to anybody, and the refusal needs its receipt.
     let is_refused = workspace.objections.iter().any(|o| o.modes.contains(&admitted.order.mode));
-    if admitted.order.mode == AccessMode::IsolatedWrite && !is_refused {
+    if admitted.order.mode == AccessMode::IsolatedWrite && !is_refused && !workspace.is_replaced() {
         writable.push(workspace.path.clone());
     }
     let bytes = conclude::receipt_bytes(&conclude::interrupted(request, admitted, paths));
@@ -213,11 +217,12 @@ async fn carry_out(
     clock: RunClock,
     facts: &mut Facts,
 ) -> Result<(), Refusal> {
-    let pin = ready.named.unwrap_or_else(|| pin::verify(state.root(), &request.provider, None))?;
+    let Ready { named, listener, measuring, helper } = ready;
+    let pin = named.unwrap_or_else(|| pin::verify(state.root(), &request.provider, None))?;
     facts.pin = Some(pin.clone());
     pin::require_listed(&pin, request.only_listed_pins.as_deref())?;
     fault::point("verified");
-    let survey = ready.measuring.finish();
+    let survey = measuring.finish();
     facts.survey = Some(survey.clone());
     fault::point("surveyed");
     let plan = plan(&admitted.order, &pin, &survey, &admitted.profile)?;
@@ -226,7 +231,80 @@ async fn carry_out(
     recorder.record(Source::Stockade, EventKind::PlanMade { rung: plan.rung, sha256 });
     facts.plan = Some(plan.clone());
     fault::point("planned");
-    let home = PrivateHome::stage(state, &plan, &admitted.prompt)?;
+    let _writer = only_writer(state, &plan)?;
+    let begun = (helper?, listener);
+    let stage = match &admitted.served {
+        Some(served) => {
+            Box::pin(Stage::make(state, served, &plan, &survey, stops, &mut admitted.notes)).await?
+        }
+        None => None,
+    };
+    let git = stage.as_ref().map(Stage::paths);
+    let ended =
+        with_home(request, admitted, &plan, &survey, git, begun, state, recorder, stops, clock, facts).await;
+    match stage {
+        Some(stage) if facts.process_started => {
+            if let Some(exported) = Box::pin(stage.finish(&plan, &survey, stops)).await {
+                for (code, text) in &exported.notes {
+                    note(recorder, code, text.clone());
+                }
+                facts.changes.clone_from(&exported.changes);
+                facts.exported = Some(exported);
+            }
+        }
+        Some(stage) => stage.abandon(),
+        None => {}
+    }
+    if facts.exported.is_none() {
+        match after(admitted) {
+            Ok(changes) => facts.changes = changes,
+            Err(e) => note(recorder, "workspace-not-walked", e.to_string()),
+        }
+    }
+    ended
+}
+
+/// Takes the lock of a folder whose own files are written.
+fn only_writer(state: &State, plan: &LaunchPlan) -> Result<Option<WorkspaceLock>, Refusal> {
+    let own = plan.mounts.iter().any(|m| m.source == MountSource::Workspace && m.writable);
+    if !own {
+        return Ok(None);
+    }
+    match WorkspaceLock::take(state, &plan.cwd, &plan.session).map_err(|e| storage::refusal(&e))? {
+        Writer::Us(lock) => Ok(Some(lock)),
+        Writer::Other(run) => Err(Refusal::new(
+            Status::WorkspaceRefused,
+            Cause::new(
+                "workspace-in-use",
+                Boundary::Workspace,
+                "flock",
+                format!("the run {run} writes in `{}`", plan.cwd.display()),
+            )
+            .with_evidence(format!("run {run}"))
+            .with_remedy("wait for its end, stop it, or work in another folder"),
+        )),
+    }
+}
+
+/// Everything between the private home and its end.
+#[expect(
+    clippy::too_many_arguments,
+    reason = "the stages of a run in one place; each argument is one of its parties"
+)]
+async fn with_home(
+    request: &LaneRequest,
+    admitted: &Admitted,
+    plan: &LaunchPlan,
+    survey: &Survey,
+    git: Option<place::GitPaths<'_>>,
+    (helper, listener): (StartedHelper, HostListener),
+    state: &State,
+    recorder: &mut Recorder<'_>,
+    stops: &mut mpsc::Receiver<StopRequest>,
+    clock: RunClock,
+    facts: &mut Facts,
+) -> Result<(), Refusal> {
+    let home = PrivateHome::stage(state, plan, &admitted.prompt)?;
     recorder.record(
         Source::Stockade,
         EventKind::PromptQueued {
@@ -236,17 +314,7 @@ async fn carry_out(
     );
     fault::point("staged");
     let ended = in_fence(
-        request,
-        admitted,
-        &plan,
-        &survey,
-        &home,
-        ready.helper?,
-        ready.listener,
-        recorder,
-        stops,
-        clock,
-        facts,
+        request, admitted, plan, survey, &home, git, helper, listener, recorder, stops, clock, facts,
     )
     .await;
     if let Some(log) = &plan.session_log
@@ -261,10 +329,6 @@ async fn carry_out(
     }
     if let Err(e) = home.remove() {
         note(recorder, "home-left", format!("the private home was not removed: {e}; `stockade gc` will"));
-    }
-    match after(admitted) {
-        Ok(changes) => facts.changes = changes,
-        Err(e) => note(recorder, "workspace-not-walked", e.to_string()),
     }
     ended
 }
@@ -289,6 +353,7 @@ async fn in_fence(
     plan: &LaunchPlan,
     survey: &Survey,
     home: &PrivateHome,
+    git: Option<place::GitPaths<'_>>,
     helper: StartedHelper,
     listener: HostListener,
     recorder: &mut Recorder<'_>,
@@ -297,7 +362,7 @@ async fn in_fence(
     facts: &mut Facts,
 ) -> Result<(), Refusal> {
     let decoys = Scratch::make(recorder.run().path().join("decoys"))?;
-    let host = place::HostPaths { home: home.path(), decoys: decoys.path() };
+    let host = place::HostPaths { home: home.path(), decoys: decoys.path(), git };
     let built = place::build(helper, plan, survey, host, OwnBinary::Absent)?;
     fault::point("fence-built");
     let proven = place::prove(built, plan, survey)?;

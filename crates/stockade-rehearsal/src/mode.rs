@@ -57,7 +57,7 @@ pub(crate) async fn rehearse(
 ) -> Result<Ended, RehearsalError> {
     let scratch = Scratch::make(&request.scratch_parent)?;
     match programme {
-        Programme::Script(script) => scripted(request, mode, script, scratch, told, stops).await,
+        Programme::Script(script) => Box::pin(scripted(request, mode, script, scratch, told, stops)).await,
         Programme::Given(text) => given(request, mode, text, &scratch, told, stops).await,
     }
 }

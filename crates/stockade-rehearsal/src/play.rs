@@ -78,6 +78,9 @@ pub(crate) fn lane(
     lane.mode = mode;
     lane.cwd = scratch.workspace();
     lane.in_place = false;
+    lane.worktree = None;
+    lane.include_dirty = false;
+    lane.git_author = None;
     lane.prompt = PromptSource::Given(PROMPT.to_vec());
     lane.instructions = None;
     lane.output = None;

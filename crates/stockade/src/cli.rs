@@ -7,6 +7,7 @@ use stockade_core::{
     guarantee::Guarantee,
     mode::{AccessMode, Api, NetworkPolicy, ProviderSandbox},
 };
+use stockade_lane::WorktreeChoice;
 
 /// Run coding agents unattended: rehearsed before launch, fenced while they work, accounted for afterwards
 #[derive(Debug, Parser)]
@@ -161,9 +162,18 @@ pub(crate) struct OrderArgs {
     /// address, also where a listed name leads to it.
     #[arg(long, value_name = "HOST[:PORT]")]
     pub(crate) allow: Vec<String>,
-    /// Let the agent write the main working tree of a repository
-    #[arg(long)]
+    /// Let the agent write the working tree in `--cwd` itself, its git folder read-only
+    #[arg(long, conflicts_with = "worktree")]
     pub(crate) in_place: bool,
+    /// In a repository: work in a worktree made for the run, or in the linked one in `--cwd` [default: made]
+    #[arg(long, value_enum, value_name = "CHOICE")]
+    pub(crate) worktree: Option<WorktreeArg>,
+    /// Carry uncommitted changes into the worktree that is made
+    #[arg(long)]
+    pub(crate) include_dirty: bool,
+    /// In whose name commits are made [default: from your git configuration]
+    #[arg(long, value_name = "NAME <MAIL>")]
+    pub(crate) git_author: Option<String>,
     /// Use this executable in place of the pinned one; the receipt calls it unpinned
     #[arg(long, value_name = "FILE")]
     pub(crate) executable: Option<PathBuf>,
@@ -214,6 +224,9 @@ pub(crate) enum ReceiptCommand {
     /// Show a receipt, healed from its run directory where it was interrupted
     #[command(after_help = "Example:\n  stockade receipt show receipt.json --json")]
     Show(ReceiptArgs),
+    /// Show what a run changed in a repository, as `git diff` does
+    #[command(after_help = "Example:\n  stockade receipt diff receipt.json | less")]
+    Diff(ReceiptArgs),
     /// Check a receipt against the records of its run directory
     #[command(after_help = "Example:\n  stockade receipt verify receipt.json")]
     Verify(ReceiptArgs),
@@ -407,6 +420,23 @@ impl From<NetworkArg> for NetworkPolicy {
             NetworkArg::Model => Self::Model,
             NetworkArg::Allow => Self::Allow,
             NetworkArg::Host => Self::Host,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum WorktreeArg {
+    /// One made for the run; yours is not touched
+    Made,
+    /// The linked worktree in `--cwd`: its files change, its index and the repository do not
+    Named,
+}
+
+impl From<WorktreeArg> for WorktreeChoice {
+    fn from(w: WorktreeArg) -> Self {
+        match w {
+            WorktreeArg::Made => Self::Made,
+            WorktreeArg::Named => Self::Named,
         }
     }
 }

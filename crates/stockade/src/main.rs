@@ -63,6 +63,7 @@ fn dispatch(cli: Cli, world: &World) -> Result<u8, CliError> {
         Command::Run(args) => commands::run::run(args, world, verbosity),
         Command::Plan(args) => commands::plan::run(args, world),
         Command::Receipt(ReceiptCommand::Show(args)) => commands::receipt::show(&args, world),
+        Command::Receipt(ReceiptCommand::Diff(args)) => commands::receipt::diff(&args, world),
         Command::Receipt(ReceiptCommand::Verify(args)) => commands::receipt::verify(&args, world),
         Command::Doctor(args) => commands::doctor::run(args, world),
         Command::Rehearse(args) => commands::rehearse::run(args, world, verbosity),
@@ -80,7 +81,9 @@ fn wants_json(command: &Command) -> bool {
     match command {
         Command::Run(a) => a.json,
         Command::Plan(a) => a.json,
-        Command::Receipt(ReceiptCommand::Show(a) | ReceiptCommand::Verify(a)) => a.json,
+        Command::Receipt(ReceiptCommand::Show(a) | ReceiptCommand::Diff(a) | ReceiptCommand::Verify(a)) => {
+            a.json
+        }
         Command::Doctor(a) => a.json,
         Command::Rehearse(a) => a.json,
         Command::Provision(a) => a.json,

@@ -75,6 +75,9 @@ pub(crate) fn of_args(args: OrderArgs, world: &World) -> Result<Ordered, CliErro
     r.writes = args.writes;
     r.accept_missing = args.accept_missing;
     r.in_place = args.in_place;
+    r.worktree = args.worktree.map(Into::into);
+    r.include_dirty = args.include_dirty;
+    r.git_author = args.git_author;
     r.profile = args.profile;
     Ok(ordered)
 }
@@ -129,6 +132,9 @@ pub(crate) fn of_basics(basics: Basics, config: &Config, world: &World) -> Resul
         mode,
         cwd: ".".into(),
         in_place: false,
+        worktree: None,
+        include_dirty: false,
+        git_author: None,
         prompt: PromptSource::Given(b"doctor".to_vec()),
         instructions: None,
         output: None,

@@ -77,10 +77,13 @@ impl BatchReader {
 
     fn finish(&mut self) {
         if let Some(body) = self.body.take() {
-            let hex = body.hasher.finalize().iter().map(|b| format!("{b:02x}")).collect();
-            self.digests.insert(body.object, (body.size, hex));
+            self.digests.insert(body.object, (body.size, hex(&body.hasher.finalize())));
         }
     }
+}
+
+fn hex(digest: &[u8]) -> String {
+    digest.iter().fold(String::with_capacity(64), |text, byte| text + &format!("{byte:02x}"))
 }
 
 #[cfg(test)]
@@ -90,7 +93,7 @@ mod tests {
     #[test]
     fn contents_are_digested_however_the_stream_is_cut() {
         let stream = b"aa blob 3\nabc\nbb blob 0\n\ncc missing\ndd blob 1\n\n\n";
-        let of = |text: &[u8]| Sha256::digest(text).iter().map(|b| format!("{b:02x}")).collect::<String>();
+        let of = |text: &[u8]| hex(&Sha256::digest(text));
         let expected: Digests = [("aa", 3, of(b"abc")), ("bb", 0, of(b"")), ("dd", 1, of(b"\n"))]
             .into_iter()
             .map(|(o, n, d)| (o.to_owned(), (n, d)))

@@ -26,14 +26,17 @@ struct Raw {
     /// The object afterwards, where the path holds a file or a link.
     object: Option<String>,
     is_file: bool,
+    /// Whether it names a commit of another repository.
+    is_nested: bool,
 }
 
-pub(super) fn between(host: &Host, from: &str, to: &str) -> Result<Changes, GitError> {
+pub(super) fn between(host: &Host, from: &str, to: &str) -> Result<(Changes, Vec<String>), GitError> {
     let arguments = ["diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-abbrev", from, to, "--"];
     let answer = host.answer("diff-tree", &arguments, &[])?;
     let mut raw = parse(&answer);
     let complete = raw.len() <= MOST_CHANGES;
     raw.truncate(MOST_CHANGES);
+    let nested = raw.iter().filter(|r| r.is_nested).map(|r| r.path.clone()).collect();
     let (sizes, digests) = contents(host, &raw)?;
     let files = raw
         .into_iter()
@@ -47,7 +50,7 @@ pub(super) fn between(host: &Host, from: &str, to: &str) -> Result<Changes, GitE
             }
         })
         .collect();
-    Ok(Changes { commits: Vec::new(), files, complete })
+    Ok((Changes { commits: Vec::new(), files, complete }, nested))
 }
 
 fn parse(answer: &[u8]) -> Vec<Raw> {
@@ -73,6 +76,7 @@ fn parse(answer: &[u8]) -> Vec<Raw> {
             kind,
             object: present.then(|| new.to_owned()),
             is_file: mode.starts_with("100"),
+            is_nested: mode == GITLINK,
         });
     }
     found

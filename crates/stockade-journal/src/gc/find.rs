@@ -214,7 +214,7 @@ fn leftover(kind: LeftoverKind, path: PathBuf, run: Option<String>, why: &str, s
     Leftover { kind, path, run, bytes, why: why.to_owned(), safe }
 }
 
-fn bytes_of(path: &Path) -> u64 {
+pub(super) fn bytes_of(path: &Path) -> u64 {
     match rustix::fs::lstat(path) {
         Ok(s) if rustix::fs::FileType::from_raw_mode(s.st_mode) == rustix::fs::FileType::Directory => {
             Snapshot::take(path, &Bounds::default()).map_or(0, |s| s.file_bytes())
@@ -235,7 +235,7 @@ fn days(duration: Duration) -> String {
     if hours < 48 { format!("{hours} hours") } else { format!("{} days", hours / 24) }
 }
 
-fn names(state: &State, folder: &'static str) -> Result<Vec<OsString>, JournalError> {
+pub(super) fn names(state: &State, folder: &'static str) -> Result<Vec<OsString>, JournalError> {
     let path = state.root().join(folder);
     match state.folder(folder)? {
         Some(opened) => list(&opened, &path),

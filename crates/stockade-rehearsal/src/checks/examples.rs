@@ -145,6 +145,7 @@ pub(crate) fn receipt() -> Receipt {
             per_turn: BTreeMap::new(),
         }),
         changes: Changes { commits: Vec::new(), files: Vec::new(), complete: true },
+        git: None,
         partial: false,
         digests: BTreeMap::new(),
         rehearsal: Some("read-only".to_owned()),

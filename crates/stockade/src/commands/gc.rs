@@ -6,8 +6,10 @@ use serde_json::json;
 use stockade_core::status::exit_code;
 use stockade_journal::{
     State,
-    gc::{self, GcPolicy, Leftover},
+    gc::{self, GcPolicy, Leftover, LeftoverKind},
 };
+
+use stockade_lane::git;
 
 use crate::{cli::GcArgs, error::CliError, render, world::World};
 
@@ -20,11 +22,13 @@ pub(crate) fn run(args: &GcArgs, world: &World) -> Result<u8, CliError> {
     let policy = GcPolicy { keep_ended: keep, keep_interrupted: keep };
     #[expect(clippy::disallowed_methods, reason = "the binary is the edge where the clock comes in")]
     let now = SystemTime::now();
-    let found = gc::plan_gc(&state, now, &policy)?;
+    let path = world.get("PATH").unwrap_or_default();
+    let mut found = gc::plan_gc(&state, now, &policy)?;
+    found.extend(git::leftovers(&state, path)?);
     let mut rows = Vec::new();
     let mut failed = false;
     for leftover in &found {
-        let removed = if args.remove && leftover.safe { Some(gc::remove(&state, leftover)) } else { None };
+        let removed = if args.remove && leftover.safe { Some(remove(&state, leftover, path)) } else { None };
         failed |= matches!(removed, Some(Err(_)));
         rows.push((leftover, removed));
     }
@@ -50,6 +54,13 @@ pub(crate) fn run(args: &GcArgs, world: &World) -> Result<u8, CliError> {
         render::out(&text)?;
     }
     Ok(if failed { exit_code::STORAGE } else { exit_code::OK })
+}
+
+fn remove(state: &State, leftover: &Leftover, path: &str) -> Result<(), stockade_journal::JournalError> {
+    match leftover.kind {
+        LeftoverKind::Worktree => git::remove(state, leftover, path),
+        _ => gc::remove(state, leftover),
+    }
 }
 
 fn entry(l: &Leftover, removed: Option<&Result<(), stockade_journal::JournalError>>) -> serde_json::Value {

@@ -1,11 +1,13 @@
-//! `stockade receipt show` and `verify`.
+//! `stockade receipt show`, `diff` and `verify`.
 
 use serde_json::json;
-use stockade_core::status::exit_code;
+use stockade_core::status::{Boundary, exit_code};
 use stockade_journal::{
     State,
     receipts::{self, Standing, Target},
 };
+
+use stockade_lane::git::{self, DiffError};
 
 use crate::{cli::ReceiptArgs, error::CliError, render, world::World};
 
@@ -44,6 +46,27 @@ pub(crate) fn show(args: &ReceiptArgs, world: &World) -> Result<u8, CliError> {
         render::out(&render::receipt::summary(&shown.receipt, standing))?;
     }
     Ok(exit_code::OK)
+}
+
+/// The difference goes to standard output; with `--json` the list of changes does.
+pub(crate) fn diff(args: &ReceiptArgs, world: &World) -> Result<u8, CliError> {
+    let (state, target) = named(&args.target, world)?;
+    let receipt = receipts::show(&target, state.as_ref())?.receipt;
+    if args.json {
+        render::json(&json!({ "git": receipt.git, "changes": receipt.changes }))?;
+        return Ok(exit_code::OK);
+    }
+    match git::print_diff(&receipt, world.get("PATH").unwrap_or_default()) {
+        Ok(()) => Ok(exit_code::OK),
+        Err(e @ DiffError::NoRepository) => {
+            render::say(&format!("{e}\n"));
+            render::out(&render::receipt::changed_files(&receipt))?;
+            Ok(exit_code::OK)
+        }
+        Err(e) => {
+            Err(CliError::new(exit_code::CHECK_FAILED, "receipt-diff", Boundary::Workspace, e.to_string()))
+        }
+    }
 }
 
 pub(crate) fn verify(args: &ReceiptArgs, world: &World) -> Result<u8, CliError> {

@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
-use stockade_core::receipt::{EgressRecord, Receipt};
+use stockade_core::{
+    changes::FileChange,
+    receipt::{EgressRecord, Receipt},
+};
 
 /// The receipt in a page.
 pub(crate) fn summary(r: &Receipt, standing: Option<&str>) -> String {
@@ -71,9 +74,15 @@ pub(crate) fn summary(r: &Receipt, standing: Option<&str>) -> String {
     }
     line("changes", &changes(r));
     for c in r.changes.files.iter().take(20) {
-        let kind =
-            serde_json::to_value(c.kind).map_or(String::new(), |v| v.as_str().unwrap_or("").to_owned());
-        line("", &format!("{kind:<9} {}", c.path));
+        line("", &changed(c));
+    }
+    if let Some(git) = &r.git {
+        for made in &git.refs {
+            line("reference", &format!("{} {}", made.object.get(..12).unwrap_or_default(), made.name));
+        }
+        if let Some(worktree) = &git.worktree {
+            line("worktree", worktree);
+        }
     }
     for n in &r.notes {
         line("note", n);
@@ -112,6 +121,16 @@ fn tree(r: &Receipt) -> String {
     let gone = if r.tree.gone { "gone, by the kernel's word" } else { "NOT proven to be gone" };
     let peak = r.tree.peak_processes.map_or(String::new(), |n| format!(", {n} processes at most"));
     format!("{gone}; {} killed at the end{peak}", r.tree.killed)
+}
+
+fn changed(c: &FileChange) -> String {
+    let kind = serde_json::to_value(c.kind).map_or(String::new(), |v| v.as_str().unwrap_or("").to_owned());
+    format!("{kind:<9} {}", c.path)
+}
+
+/// The changed files, one a line.
+pub(crate) fn changed_files(r: &Receipt) -> String {
+    r.changes.files.iter().map(|c| format!("{}\n", changed(c))).collect()
 }
 
 fn changes(r: &Receipt) -> String {

@@ -68,6 +68,7 @@ pub(super) fn mount(m: &Mount) -> String {
         MountSource::GitEntry => "git entry",
         MountSource::GitFolder => "private git folder",
         MountSource::GitObjects => "git objects",
+        MountSource::CallersTree => "caller's tree",
         MountSource::Home => "home",
         MountSource::Provider => "provider",
         MountSource::Path { .. } => "path",

@@ -1,0 +1,240 @@
+//! What is made for a run in a repository before the agent starts.
+
+use std::{
+    fs::DirBuilder,
+    os::unix::fs::DirBuilderExt as _,
+    path::{Path, PathBuf},
+};
+
+use stockade_core::{
+    git::{GitAuthor, GitWorkspace, WorkTree},
+    plan::LaunchPlan,
+    status::{Boundary, Cause, Refusal, Status},
+    survey::Survey,
+};
+use stockade_fence::Fence;
+use stockade_git::{
+    Content, Host, OwnRefs, PrivateFolder,
+    script::{self, Prepared},
+};
+use stockade_journal::{State, remove_tree};
+use tokio::sync::mpsc;
+
+use super::{
+    record::WorktreeRecord,
+    refusal,
+    script::{Script, Sink, close, run},
+};
+use crate::{place::GitPaths, repository::Served, request::StopRequest, storage};
+
+/// A git folder of the run's own and, where one was asked for, a worktree.
+#[derive(Debug)]
+pub(crate) struct Stage {
+    /// Everything of the run below `worktrees/`.
+    pub(super) folder: PathBuf,
+    /// The made worktree; nothing is there where none is made.
+    pub(super) tree: PathBuf,
+    pub(super) objects: PathBuf,
+    pub(super) private: PrivateFolder,
+    pub(super) workspace: GitWorkspace,
+    pub(super) work: Option<Work>,
+}
+
+/// What is needed to take work out.
+#[derive(Clone, Debug)]
+pub(super) struct Work {
+    pub(super) host: Host,
+    pub(super) refs: OwnRefs,
+    pub(super) program: PathBuf,
+    pub(super) author: GitAuthor,
+    pub(super) base: String,
+    /// The commit that changes are measured from.
+    pub(super) start: String,
+}
+
+impl Stage {
+    /// Makes what the plan says. On failure nothing is left.
+    pub(crate) async fn make(
+        state: &State,
+        served: &Served,
+        plan: &LaunchPlan,
+        survey: &Survey,
+        stops: &mut mpsc::Receiver<StopRequest>,
+        notes: &mut Vec<String>,
+    ) -> Result<Option<Self>, Refusal> {
+        let Some(workspace) = &plan.git else { return Ok(None) };
+        let folder = state.create_worktree(&plan.session).map_err(|e| storage::refusal(&e))?;
+        let mut stage = match Self::begin(&folder, served, workspace) {
+            Ok(stage) => stage,
+            Err(refusal) => {
+                // The failure that came first is the one to tell; `gc` finds what is left.
+                drop(remove_tree(&folder));
+                return Err(refusal);
+            }
+        };
+        match stage.prepare(served, plan, survey, stops, notes).await {
+            Ok(()) => Ok(Some(stage)),
+            Err(refusal) => {
+                stage.abandon();
+                Err(refusal)
+            }
+        }
+    }
+
+    fn begin(folder: &Path, served: &Served, workspace: &GitWorkspace) -> Result<Self, Refusal> {
+        let tree = folder.join("tree");
+        let repository = &served.repository;
+        let record = WorktreeRecord {
+            repository: workspace.common.display().to_string(),
+            tree: workspace.tree,
+            taken: None,
+        };
+        record.write(folder).map_err(|e| not_made(folder, &e))?;
+        let content = Content { repository, workspace };
+        let private = PrivateFolder::make(&folder.join("git"), content).map_err(|e| refusal(&e))?;
+        if workspace.tree == WorkTree::Made {
+            // The mount point of the private git folder has to be there.
+            for path in [tree.clone(), tree.join(".git")] {
+                DirBuilder::new().mode(0o755).create(&path).map_err(|e| not_made(&path, &e))?;
+            }
+        }
+        Ok(Self {
+            folder: folder.to_owned(),
+            tree,
+            objects: repository.objects(),
+            private,
+            workspace: workspace.clone(),
+            work: None,
+        })
+    }
+
+    /// Pins the base and fills the worktree, by git in a fence.
+    async fn prepare(
+        &mut self,
+        served: &Served,
+        plan: &LaunchPlan,
+        survey: &Survey,
+        stops: &mut mpsc::Receiver<StopRequest>,
+        notes: &mut Vec<String>,
+    ) -> Result<(), Refusal> {
+        let (Some(program), Some(base), Some(author)) =
+            (&served.program, &self.workspace.base, &self.workspace.author)
+        else {
+            return Ok(());
+        };
+        let work = Work {
+            host: Host::new(program, &self.workspace.common, served.repository.owner),
+            refs: OwnRefs::of(&plan.session),
+            program: program.clone(),
+            author: author.clone(),
+            base: base.clone(),
+            start: base.clone(),
+        };
+        work.host.pin(&work.refs, base).map_err(|e| refusal(&e))?;
+        // From now on there is something to let go.
+        let work = self.work.insert(work).clone();
+        let made = self.workspace.tree == WorkTree::Made;
+        let callers = made.then_some(Path::new(script::CALLER));
+        let mut fence = crate::place::build_for_git(plan, survey, self.paths(), callers)?;
+        let prepared = self.fill(&mut fence, plan, &work, stops).await;
+        close(fence);
+        let prepared = prepared?;
+        self.work = Some(Work { start: prepared.start, ..work });
+        match prepared.dirty {
+            Some(0) | None => {}
+            Some(n) => notes.push(format!(
+                "{n} uncommitted changes in `{}` were left out; `--include-dirty` carries them in",
+                plan.cwd.display()
+            )),
+        }
+        if made && !self.workspace.include_dirty && prepared.dirty.is_none() {
+            notes.push("whether uncommitted changes were left out could not be told".to_owned());
+        }
+        Ok(())
+    }
+
+    async fn fill(
+        &self,
+        fence: &mut Fence,
+        plan: &LaunchPlan,
+        work: &Work,
+        stops: &mut mpsc::Receiver<StopRequest>,
+    ) -> Result<Prepared, Refusal> {
+        let env = self.environment(plan, work);
+        let script = Script {
+            text: script::PREPARE,
+            arguments: vec![
+                work.program.display().to_string(),
+                work.base.clone(),
+                script::preparation(&self.workspace).to_owned(),
+            ],
+            env: &env,
+            cwd: &plan.cwd,
+            input: Vec::new(),
+        };
+        let ran = run(fence, plan, script, Sink::Report(Vec::new()), stops).await.map_err(|e| e.refusal())?;
+        let prepared = if ran.code == Some(0) { script::prepared(&ran.report) } else { None };
+        prepared.ok_or_else(|| unprepared(plan, ran.code, &ran.said))
+    }
+
+    pub(super) fn environment(&self, plan: &LaunchPlan, work: &Work) -> Vec<(String, String)> {
+        script::environment(&self.workspace, &self.private, &plan.cwd, &work.author)
+    }
+
+    /// What a fence shows of it.
+    pub(crate) fn paths(&self) -> GitPaths<'_> {
+        GitPaths { tree: &self.tree, folder: &self.private.path, objects: &self.objects }
+    }
+
+    /// Takes everything away again: no agent was there.
+    pub(crate) fn abandon(self) {
+        self.unpin();
+        drop(remove_tree(&self.folder));
+    }
+
+    /// Lets the base go.
+    pub(super) fn unpin(&self) {
+        if let Some(work) = &self.work {
+            // One that stays keeps a commit from being pruned, and `gc` finds it.
+            drop(work.host.unpin(&work.refs));
+        }
+    }
+}
+
+fn not_made(path: &Path, e: &std::io::Error) -> Refusal {
+    Refusal::new(
+        Status::StorageFailed,
+        Cause::new(
+            "worktree-not-made",
+            Boundary::Storage,
+            "mkdir(worktree)",
+            format!("`{}` cannot be made: {}", path.display(), crate::admit::reason(e)),
+        )
+        .with_errno(e.raw_os_error().unwrap_or(0))
+        .with_remedy("make room in the state directory, or name another with `XDG_STATE_HOME`"),
+    )
+}
+
+fn unprepared(plan: &LaunchPlan, code: Option<i32>, said: &str) -> Refusal {
+    let cause = if code == Some(script::UNMERGED) {
+        Cause::new(
+            "dirty-unmerged",
+            Boundary::Workspace,
+            "git(prepare)",
+            format!("`{}` has conflicts of a merge that are not resolved", plan.cwd.display()),
+        )
+        .with_remedy("resolve them, or leave out `--include-dirty` and `--worktree named`")
+    } else {
+        Cause::new(
+            "git-prepare",
+            Boundary::Workspace,
+            "git(prepare)",
+            "git could not prepare the worktree in the fence".to_owned(),
+        )
+        .with_evidence(said)
+        .with_remedy(
+            "check the repository with `git fsck` and the room in the state directory; or say `--in-place`",
+        )
+    };
+    Refusal::new(Status::WorkspaceRefused, cause)
+}
