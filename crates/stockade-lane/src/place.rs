@@ -195,7 +195,6 @@ fn full_disk(e: &ProofError) -> Option<i32> {
 
 fn identity(plan: &LaunchPlan, survey: &Survey) -> Result<Identity, Refusal> {
     match plan.identity {
-        PlannedIdentity::Caller => Ok(Identity::Caller),
         PlannedIdentity::WorkspaceOwner { uid, gid } => {
             // A group of root's would give the agent root's group: it keeps the user's number instead.
             Ok(Identity::Kernel { uid, gid: if gid == 0 { uid } else { gid } })
@@ -207,7 +206,7 @@ fn identity(plan: &LaunchPlan, survey: &Survey) -> Result<Identity, Refusal> {
         }
         PlannedIdentity::KernelRoot { .. } if survey.caller.is_root_host() => Ok(Identity::KernelRoot),
         // The root of a container may not mount in its own namespace: its place is built as any other caller's.
-        PlannedIdentity::KernelRoot { .. } => Ok(Identity::Caller),
+        PlannedIdentity::Caller | PlannedIdentity::KernelRoot { .. } => Ok(Identity::Caller),
     }
 }
 
