@@ -130,7 +130,7 @@ fn changed(c: &FileChange) -> String {
 
 /// The changed files, one a line.
 pub(crate) fn changed_files(r: &Receipt) -> String {
-    r.changes.files.iter().map(|c| format!("{}\n", changed(c))).collect()
+    r.changes.files.iter().flat_map(|c| [changed(c), "\n".to_owned()]).collect()
 }
 
 fn changes(r: &Receipt) -> String {
