@@ -4,6 +4,7 @@
 mod bench;
 mod binary;
 mod demo;
+mod fuzz;
 mod prerequisites;
 mod repository;
 mod scripted;
@@ -22,6 +23,8 @@ Tasks:
   try                     build, provision Grok, and watch it work in a sample repository; no account needed
   test [--budget MINUTES] install what the tests need and run everything [default: 50 minutes]
   tidy [--fix]            check the rules of the house; --fix rewrites generated files
+  fuzz [TARGET] [--seconds N]
+                          fuzz by libFuzzer (needs cargo-fuzz, and a nightly compiler or RUSTC_BOOTSTRAP) [default: all, 60 s]
   bench [--gate]          measure what a run costs and write docs/benchmarks.md; --gate only checks";
 
 fn main() -> ExitCode {
@@ -43,6 +46,7 @@ fn task(arguments: &[String]) -> Result<()> {
         ["test", "--budget", minutes] => test::run(minutes.parse()?),
         ["tidy"] => tidy::run(tidy::Generated::Compare),
         ["tidy", "--fix"] => tidy::run(tidy::Generated::Rewrite),
+        ["fuzz", more @ ..] => fuzz::run(more),
         ["bench"] => bench::run(bench::Purpose::Record),
         ["bench", "--gate"] => bench::run(bench::Purpose::Gate),
         ["help" | "--help" | "-h"] => {

@@ -11,7 +11,8 @@ struct Need {
     why: &'static str,
 }
 
-const NEEDS: [Need; 3] = [
+const NEEDS: [Need; 4] = [
+    Need { program: "curl", package: "curl", why: "what a tool reaches through the egress listener" },
     Need { program: "git", package: "git", why: "sample repositories and linked worktrees" },
     Need { program: "bwrap", package: "bubblewrap", why: "the host class with everything on" },
     Need { program: "ip", package: "iproute2", why: "the network in which every connection is seen" },

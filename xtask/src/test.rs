@@ -8,7 +8,7 @@ use std::{path::Path, process::Command, time::Duration};
 
 use anyhow::{Result, bail, ensure};
 
-use crate::{binary, prerequisites, repository, shell, tidy};
+use crate::{binary, fuzz, prerequisites, repository, shell, tidy};
 use part::Parts;
 
 /// The whole must be done within this time on a machine with two cores and nothing built.
@@ -49,6 +49,7 @@ pub(crate) fn run(budget_minutes: u64) -> Result<()> {
     let state = state.join("stockade");
     parts.tests("unit tests", tests(&["--workspace", "--exclude", "stockade-tests"], &binary, &state))?;
     parts.tests("end-to-end tests", tests(&["-p", "stockade-tests"], &binary, &state))?;
+    parts.start("fuzz", &mut fuzz::replay())?;
     let mut bench = shell::command(std::env::current_exe()?);
     parts.start("bench gate", bench.args(["bench", "--gate"]))?;
     let failed = parts.summary();
