@@ -1,6 +1,7 @@
 //! `cargo xtask bench`: what a run costs over a bare start of the same program, in interleaved pairs.
 
 mod bare;
+mod egress;
 mod fence;
 mod measure;
 mod report;
@@ -68,5 +69,6 @@ fn measure_all(setting: &Setting) -> Result<Vec<Row>> {
         Row::alone("peak memory of Stockade's own processes", memory_mb, "MB", MEMORY_BUDGET_MB),
     ];
     rows.extend(fence::measure()?);
+    rows.extend(egress::measure(setting)?);
     Ok(rows)
 }

@@ -93,9 +93,13 @@ pub(crate) fn to_agent(endpoint: &HeaderMap, mask: &Mask) -> HeaderMap {
 /// meant for this one.
 pub(crate) fn end_to_end(headers: &HeaderMap) -> HeaderMap {
     let named = named_by_connection(headers);
+    // With both, the length is not the one that counts.
+    let chunked = headers.contains_key(TRANSFER_ENCODING);
     let mut out = HeaderMap::with_capacity(headers.len() + 2);
     for (name, value) in headers {
-        if !HOP_BY_HOP.contains(name) && !named.contains(name) {
+        let dropped =
+            HOP_BY_HOP.contains(name) || (chunked && *name == CONTENT_LENGTH) || named.contains(name);
+        if !dropped {
             out.append(name, value.clone());
         }
     }

@@ -27,6 +27,7 @@ pub(super) struct Setting {
     pub(super) folder: PathBuf,
     pub(super) binary: PathBuf,
     pub(super) host_class: PathBuf,
+    pub(super) egress_client: PathBuf,
     pub(super) model: ScriptedModel,
     pub(super) stub: Subject,
     pub(super) agent: Subject,
@@ -65,11 +66,14 @@ impl Setting {
             "stockade-tests",
             "--bin",
             "host-class",
+            "--bin",
+            "egress-client",
         ]))?;
         let model = ScriptedModel::start(&binary, &scenario)?;
         let setting = Self {
             _scratch: scratch,
             host_class: repository::target().join("ci/host-class"),
+            egress_client: repository::target().join("ci/egress-client"),
             folder,
             binary,
             model,
@@ -78,6 +82,11 @@ impl Setting {
         };
         shell::run(Self::environment(&mut shell::command(&setting.binary)).args(["provision", PROVIDER]))?;
         Ok(setting)
+    }
+
+    /// The client of the egress listener as the agent of a run.
+    pub(super) fn egress_subject(&self) -> Subject {
+        Subject { executable: Some(self.egress_client.clone()) }
     }
 
     pub(super) fn workspace(&self) -> PathBuf {

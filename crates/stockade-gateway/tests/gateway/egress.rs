@@ -196,6 +196,47 @@ fn a_plain_request_is_rewritten_for_its_host_and_streams_both_ways() {
     }
 }
 
+/// RFC 9112, 6.3: with both, the transfer encoding counts. What the length would have left over is read as a request, and
+/// judged.
+#[test]
+fn a_smuggled_request_is_judged_like_any_other() {
+    let server = Endpoint::start(|got, wire| {
+        let chunked = got.header("transfer-encoding").is_some();
+        assert_eq!((chunked, got.header("content-length")), (true, None), "{}", got.head);
+        respond(wire, "200 OK", "text/plain", "here");
+        After::Close
+    });
+    let port = server.address.port();
+    let (stand, proxy) = stand_for(port);
+    for lengths in [
+        "content-length: 4\r\ntransfer-encoding: chunked\r\n",
+        "transfer-encoding: chunked\r\ncontent-length: 4\r\n",
+    ] {
+        let mut agent = crate::support::Agent::connect(proxy);
+        let first = format!(
+            "POST http://localhost:{port}/ HTTP/1.1\r\nhost: localhost:{port}\r\n{lengths}\r\n0\r\n\r\n"
+        );
+        let second = "GET http://other.example/ HTTP/1.1\r\nhost: other.example\r\n\r\n";
+        assert_eq!(agent.ask(format!("{first}{second}")).status, 200);
+        // A connection on which two lengths were stated is closed, or its next request judged.
+        assert!(agent.closed() || stand.decisions(2).iter().any(|t| t.code == EGRESS_NOT_LISTED));
+    }
+    assert_eq!(server.got().len(), 2);
+}
+
+#[test]
+fn connections_beyond_the_limit_wait_for_a_place() {
+    let (_stand, proxy) = Stand::allowing(&["a.example"]);
+    let mut held: Vec<TcpStream> = (0..128).map(|_| connect(proxy)).collect();
+    let mut late = connect(proxy);
+    late.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+    late.write_all(b"CONNECT b.example:443 HTTP/1.1\r\n\r\n").unwrap();
+    assert!(late.read(&mut [0]).is_err(), "it is served beside 128 others");
+    late.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    held.pop();
+    assert!(head(&mut late).starts_with("HTTP/1.1 403 "));
+}
+
 #[test]
 fn a_name_that_leads_to_this_host_is_no_way_to_its_services() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
