@@ -336,7 +336,7 @@ fn names_that_nobody_knows() {
         );
         let message = format!(
             "`{}` line 3: unknown field `timeot`, expected one of `provider`, `mode`, `timeout`, `idle_timeout`, \
-             `network`, `provider_sandbox`",
+             `network`, `allow`, `provider_sandbox`",
             config.display()
         );
         let error = mistake(
