@@ -77,6 +77,36 @@ fn wait_for_none(limit: Duration, look: impl Fn() -> Vec<(u32, String)>) {
     }
 }
 
+/// Control groups of a run, in whatever hierarchy they lie.
+pub fn groups_of(run: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    look_for_groups(Path::new("/sys/fs/cgroup"), &format!("stockade-{run}"), &mut found);
+    found
+}
+
+/// Waits until nothing is in the control groups of a run. A process that was killed is in its group a moment longer than
+/// it can be seen in its place.
+#[track_caller]
+pub fn wait_for_empty_groups(run: &str) -> Vec<PathBuf> {
+    let groups = groups_of(run);
+    wait_until("empty control groups", || {
+        groups.iter().all(|g| fs::read_to_string(g.join("cgroup.procs")).is_ok_and(|text| text.is_empty()))
+    });
+    groups
+}
+
+fn look_for_groups(folder: &Path, name: &str, found: &mut Vec<PathBuf>) {
+    // Groups of others come and go meanwhile.
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|t| t.is_dir()) {
+            if entry.file_name() == name {
+                found.push(entry.path());
+            }
+            look_for_groups(&entry.path(), name, found);
+        }
+    }
+}
+
 /// Waits until a condition holds; panics with `what` after twenty seconds.
 #[track_caller]
 pub fn wait_until(what: &str, condition: impl Fn() -> bool) {

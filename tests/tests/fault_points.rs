@@ -104,11 +104,15 @@ fn what_is_left_can_be_removed(world: &World, point: &str, has_home: bool) {
         found.iter().map(|l| (l["kind"].as_str().unwrap().to_owned(), l["removed"] == true)).collect()
     };
     let row = |kind: &str, removed| (kind.to_owned(), removed);
+    let id = world.receipt("r")["executionId"].as_str().unwrap().to_owned();
+    let groups = outside::wait_for_empty_groups(&id);
     let first = gc();
     let mut expected = Vec::new();
     if point != ENDED {
         expected.push(row("empty-output", true));
     }
+    expected.extend(groups.iter().map(|_| row("control-group", true)));
+    assert_eq!(outside::groups_of(&id), [] as [PathBuf; 0], "{point}");
     if has_home {
         expected.push(row("home", true));
     }

@@ -314,11 +314,17 @@ fn kill_and_look(world: &World, run: Started) {
     // A write that was torn, too.
     let directory = PathBuf::from(receipt["runDirectory"].as_str().unwrap());
     fs::write(directory.join(".receipt.json.tmp"), "{\"half").unwrap();
-    let left = [("torn-receipt", true), ("empty-output", true), ("home", true), ("interrupted-run", false)];
-    assert_eq!(gc(world, &[]), left.map(|(kind, safe)| row(kind, safe, false)));
-    assert_eq!(homes(world), 1, "looking changes nothing");
-    assert_eq!(gc(world, &["--remove"]), left.map(|(kind, safe)| row(kind, safe, safe)));
-    assert_eq!(homes(world), 0);
+    let groups = outside::wait_for_empty_groups(id);
+    let mut left = vec![("torn-receipt", true), ("empty-output", true)];
+    left.extend(groups.iter().map(|_| ("control-group", true)));
+    left.extend([("home", true), ("interrupted-run", false)]);
+    let rows = |removed: bool| {
+        left.iter().map(|(kind, safe)| row(kind, *safe, *safe && removed)).collect::<Vec<_>>()
+    };
+    assert_eq!(gc(world, &[]), rows(false));
+    assert_eq!((homes(world), outside::groups_of(id)), (1, groups), "looking changes nothing");
+    assert_eq!(gc(world, &["--remove"]), rows(true));
+    assert_eq!((homes(world), outside::groups_of(id)), (0, Vec::new()));
     assert!(world.answer("r").is_none(), "the reserved output stayed");
     assert!(!directory.join(".receipt.json.tmp").exists());
     assert_eq!(gc(world, &["--remove"]), [row("interrupted-run", false, false)]);
@@ -353,18 +359,25 @@ fn gc_removes_what_a_dead_run_left_and_nothing_of_a_living_one() {
         dead.signal(Signal::KILL);
         dead.wait(Duration::from_secs(60));
         outside::wait_for_no_process_fenced_for(&world, GONE);
+        let dead_run = world.receipt("r")["executionId"].as_str().unwrap().to_owned();
         fs::remove_file(world.path("out/r.receipt.json")).unwrap();
         fs::remove_file(world.path("out/r.answer")).unwrap();
 
         let living = order(&world, stub.to_str().unwrap()).start();
         wait_for_mess(&world, &[]);
         assert_eq!(homes(&world), 2);
-        let dead_only = [("home", true), ("interrupted-run", true)];
-        let all_ages = ["--older-than", "1ms"];
-        assert_eq!(gc(&world, &all_ages), dead_only.map(|(kind, safe)| row(kind, safe, false)));
+        let living_run = world.receipt("r")["executionId"].as_str().unwrap().to_owned();
+        let groups_of_both = [outside::wait_for_empty_groups(&dead_run), outside::groups_of(&living_run)];
+        assert_eq!(groups_of_both.iter().all(Vec::is_empty), caller.uid != 0, "{groups_of_both:?}");
+        let mut dead_only = vec!["control-group"; groups_of_both[0].len()];
+        dead_only.extend(["home", "interrupted-run"]);
+        let rows = |removed| dead_only.iter().map(|kind| row(kind, true, removed)).collect::<Vec<_>>();
+        assert_eq!(gc(&world, &["--older-than", "1ms"]), rows(false));
         let remove = ["--older-than", "1ms", "--remove"];
-        assert_eq!(gc(&world, &remove), dead_only.map(|(kind, safe)| row(kind, safe, safe)));
+        assert_eq!(gc(&world, &remove), rows(true));
         assert_eq!(homes(&world), 1);
+        let [_, of_living] = groups_of_both;
+        assert_eq!([&dead_run, &living_run].map(|run| outside::groups_of(run)), [Vec::new(), of_living]);
         assert_eq!(gc(&world, &remove), []);
         let shown =
             world.call(&["receipt", "show", world.path("out/r.receipt.json").to_str().unwrap()]).end();

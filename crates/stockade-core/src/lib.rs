@@ -9,6 +9,7 @@ pub mod git;
 pub mod git_config;
 pub mod guarantee;
 pub mod judge;
+pub mod limits;
 pub mod mode;
 pub mod network;
 pub mod order;

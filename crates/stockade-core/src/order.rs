@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     git::{GitWorkspace, WorkTree},
     guarantee::Guarantee,
+    limits::LimitDemand,
     mode::{AccessMode, Api, NetworkPolicy, ProviderSandbox},
     network::Destination,
 };
@@ -53,6 +54,8 @@ pub struct Order {
     pub accept_missing: Vec<Guarantee>,
     /// Limits.
     pub limits: Limits,
+    /// Whether limits that are only watched are enough.
+    pub require_limits: LimitDemand,
     /// The id of the session, fixed before the start: a UUID.
     pub session: String,
     /// The model listener.
@@ -168,12 +171,21 @@ pub struct Limits {
     pub timeout_ms: Option<u64>,
     /// Idle limit, in milliseconds; `None`: none.
     pub idle_timeout_ms: Option<u64>,
-    /// Bytes of stdout and of stderr kept, each.
+    /// Bytes of stdout and of stderr kept, each. More ends the run.
     pub output_bytes: u64,
+    /// Bytes of stdout and of stderr read in a second, each: a faster agent waits.
+    #[serde(default = "default_output_rate")]
+    pub output_bytes_per_s: u64,
     /// Bytes of each private temporary folder.
     pub temp_bytes: u64,
-    /// Processes at once, where the kernel can hold it.
+    /// Processes and threads at once.
     pub max_processes: u32,
+    /// Bytes of memory of the whole tree; `None`: no limit.
+    #[serde(default)]
+    pub max_memory_bytes: Option<u64>,
+    /// Bytes by which the folders on disk that can be written may grow together; `None`: no limit.
+    #[serde(default)]
+    pub max_growth_bytes: Option<u64>,
     /// Open files of one process.
     pub max_open_files: u64,
     /// Bytes of one file.
@@ -186,12 +198,20 @@ impl Default for Limits {
             timeout_ms: Some(60 * 60 * 1000),
             idle_timeout_ms: Some(10 * 60 * 1000),
             output_bytes: 256 * 1024 * 1024,
+            output_bytes_per_s: default_output_rate(),
             temp_bytes: 1024 * 1024 * 1024,
             max_processes: 4096,
+            max_memory_bytes: Some(8 * 1024 * 1024 * 1024),
+            max_growth_bytes: Some(16 * 1024 * 1024 * 1024),
             max_open_files: 65_536,
             max_file_bytes: 16 * 1024 * 1024 * 1024,
         }
     }
+}
+
+/// Far more than people read and agents write, and little work to take in.
+const fn default_output_rate() -> u64 {
+    16 * 1024 * 1024
 }
 
 /// The executable that Verify found.

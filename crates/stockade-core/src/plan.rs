@@ -3,6 +3,7 @@
 mod checks;
 mod guarantees;
 mod launch;
+mod limits;
 mod refusals;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -16,6 +17,7 @@ pub use self::launch::{HOME, PROVIDER_FOLDER};
 use crate::{
     git::GitWorkspace,
     guarantee::Guarantee,
+    limits::{CgroupHierarchy, PlannedLimit},
     mode::{AccessMode, Api, NetworkPolicy, ProviderSandbox},
     network::Destination,
     order::{Limits, Order, Pin, PinKind, TextFacts},
@@ -86,6 +88,10 @@ pub struct LaunchPlan {
     pub wire: PlannedWire,
     /// Limits.
     pub limits: Limits,
+    /// How each of them is held here.
+    pub held_limits: Vec<PlannedLimit>,
+    /// Control groups made for the run, and removed after it.
+    pub cgroups: Vec<CgroupHierarchy>,
     /// How the agent is stopped.
     pub stop: Stop,
     /// The session id.
@@ -295,6 +301,8 @@ pub fn plan(
     checks::credential(order, &profile.profile)?;
     refusals::platform(survey)?;
     let rung = refusals::fence(order, survey, &profile.profile)?;
-    let guarantees = guarantees::of(order, rung)?;
-    launch::assemble(order, pin, survey, profile, rung, guarantees)
+    let held_limits = limits::of(order, survey, &launch::identity(order, survey), rung);
+    limits::require(order, &held_limits)?;
+    let guarantees = guarantees::of(order, rung, &held_limits)?;
+    launch::assemble(order, pin, survey, profile, rung, guarantees, held_limits)
 }

@@ -11,6 +11,7 @@ use crate::{
     git::GitRecord,
     guarantee::Guarantee,
     judge::{Denial, ModelIdentity, PermissionRecord},
+    limits::LimitRecord,
     mode::{AccessMode, NetworkPolicy, ProviderSandbox},
     network::Destination,
     order::{Limits, PinKind},
@@ -130,6 +131,9 @@ pub struct Receipt {
     pub rehearsal: Option<String>,
     /// Limits.
     pub limits: Limits,
+    /// How each of them was held, and what was measured; empty before there is a plan.
+    #[serde(default)]
+    pub held_limits: Vec<LimitRecord>,
     /// The process tree.
     pub tree: TreeRecord,
     /// Network decisions by code.
@@ -282,14 +286,34 @@ pub struct EnvironmentRecord {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TreeRecord {
-    /// Most processes seen at once; null: never sampled.
+    /// Most processes seen at once; null: no agent was started.
     pub peak_processes: Option<u64>,
-    /// Most memory of one process, in bytes; null: unknown.
+    /// Most memory of the whole tree, in bytes: as its control group counted it, with page cache and temporary files;
+    /// without one, the largest sum of resident sets that was sampled, or the largest process. Null: no agent was started.
     pub peak_memory: Option<u64>,
     /// Processes killed at the end.
     pub killed: u64,
     /// Whether the kernel confirmed that nothing is left.
     pub gone: bool,
+    /// Whether the run's control group (version 2) said that nothing is in it; null: there was none.
+    #[serde(default)]
+    pub group_empty: Option<bool>,
+    /// Processes that were killed and had not ended when Stockade stopped waiting: stuck in the kernel. They end as soon
+    /// as the kernel lets them.
+    #[serde(default)]
+    pub unkillable: Vec<StuckProcess>,
+}
+
+/// A process that did not end though it was killed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct StuckProcess {
+    /// Its process id on the host.
+    pub pid: i32,
+    /// Its name, which it can choose itself.
+    pub name: String,
+    /// The letter of its state in /proc, such as `D`.
+    pub state: String,
 }
 
 /// The process that wrote a receipt, so that a reader can tell a live reservation from a dead one.

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::limits::CgroupFacts;
+
 /// A step that the kernel (or a helper program) refused.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -143,6 +145,9 @@ pub struct Survey {
     pub bubblewrap: BubblewrapFacts,
     /// Somebody else's fence.
     pub outer: OuterFence,
+    /// Control groups.
+    #[serde(default)]
+    pub cgroups: CgroupFacts,
     /// The text of /sys/kernel/security/lsm, for diagnosis only; `None`: not readable.
     pub lsm: Option<String>,
 }

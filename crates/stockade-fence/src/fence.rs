@@ -16,12 +16,13 @@ use stockade_core::survey::Rung;
 
 use crate::error::{FenceError, FenceErrorKind};
 use crate::frames::{Frames, Received};
+use crate::group::{Group, MemoryReading};
 use crate::message::{Exited, Report, Request, SpawnOrder, Work};
 use crate::role::{Role, RoleId, SpawnLimits, SpawnRequest, Target, TreeStat};
 use crate::spec::{FenceNetwork, Identity};
 
 pub use build::{BuildFacts, BuildingFence, StartedHelper};
-pub use ending::TreeEnd;
+pub use ending::{Stuck, TreeEnd};
 pub use prove::PlacedDecoys;
 
 /// How long the helper may take to answer. It does nothing that waits for anybody else.
@@ -41,6 +42,7 @@ pub struct Fence {
     identity: Identity,
     network: FenceNetwork,
     rung: Rung,
+    group: Option<Group>,
     notices: VecDeque<Notice>,
     next_role: u32,
     /// The helper is gone or has broken its protocol: nothing is asked of it any more.
@@ -127,6 +129,20 @@ impl Fence {
             Report::Stat(stat) => Ok(stat),
             _ => Err(self.broken("an answer to another question")),
         }
+    }
+
+    /// How much memory everything in the fence has, in bytes, each shared page counted once. Costs the kernel a walk of
+    /// all page tables.
+    pub fn memory(&mut self) -> Result<u64, FenceError> {
+        match self.ask(&Request::Memory, &[])? {
+            Report::Memory { bytes } => Ok(bytes),
+            _ => Err(self.broken("an answer to another question")),
+        }
+    }
+
+    /// What the memory controller has counted; `None`: the fence has no control group with one.
+    pub fn group_memory(&self) -> Option<MemoryReading> {
+        self.group.as_ref().and_then(Group::memory)
     }
 
     /// The next thing that happened; `None`: nothing more yet. Never blocks.

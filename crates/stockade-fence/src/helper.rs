@@ -6,6 +6,7 @@
 
 mod etc;
 mod listing;
+mod memory;
 mod phases;
 mod place;
 mod proc;

@@ -15,6 +15,7 @@ mod errno;
 mod error;
 mod fence;
 mod frames;
+mod group;
 pub mod helper;
 mod identity;
 mod idmap;
@@ -22,6 +23,7 @@ mod message;
 pub mod probes;
 mod role;
 mod spec;
+mod stat_line;
 pub mod stdio;
 pub mod survey;
 mod sys;
@@ -29,7 +31,10 @@ mod sys;
 pub use canary::{CanaryResult, Expectation, Proof, ProofError, ProofRequest, WorkspaceProof};
 pub use errno::errno_name;
 pub use error::{FenceError, FenceErrorKind};
-pub use fence::{BuildFacts, BuildingFence, Fence, Listeners, Notice, PlacedDecoys, StartedHelper, TreeEnd};
+pub use fence::{
+    BuildFacts, BuildingFence, Fence, Listeners, Notice, PlacedDecoys, StartedHelper, Stuck, TreeEnd,
+};
+pub use group::{GroupEnd, GroupSpec, MemoryReading};
 pub use identity::private_kernel_id;
 pub use message::Exited;
 pub use role::{ProcessStat, Role, RoleId, SpawnLimits, SpawnRequest, Target, TreeStat};

@@ -28,6 +28,8 @@ pub(crate) enum Request {
         signal: i32,
     },
     Stat,
+    /// How much memory everything but PID 1 has, shared pages counted once.
+    Memory,
     Close,
 }
 
@@ -35,7 +37,7 @@ impl Carries for Request {
     fn descriptors(&self) -> usize {
         match self {
             Self::Spawn(_) => 3,
-            Self::Build(_) | Self::Signal { .. } | Self::Stat | Self::Close => 0,
+            Self::Build(_) | Self::Signal { .. } | Self::Stat | Self::Memory | Self::Close => 0,
         }
     }
 }
@@ -84,6 +86,9 @@ pub(crate) enum Report {
     Signalled,
     NotSignalled(FenceError),
     Stat(TreeStat),
+    Memory {
+        bytes: u64,
+    },
     Closing {
         left: u32,
     },
@@ -101,6 +106,7 @@ impl Carries for Report {
             | Self::Signalled
             | Self::NotSignalled(_)
             | Self::Stat(_)
+            | Self::Memory { .. }
             | Self::Closing { .. } => 0,
         }
     }

@@ -47,12 +47,15 @@ pub struct SpawnLimits {
     pub open_files: u64,
     /// Largest file a process may write, in bytes; `None`: the caller's own limit.
     pub file_bytes: Option<u64>,
+    /// Most processes and threads of the payload's user in the fence, PID 1 among them; `None`: the caller's own limit.
+    /// The kernel counts them per user namespace from Linux 5.14 on, and never for kernel uid 0.
+    pub processes: Option<u64>,
 }
 
 impl Default for SpawnLimits {
     /// 65,536 descriptors: node and bun watch whole trees.
     fn default() -> Self {
-        Self { open_files: 65_536, file_bytes: None }
+        Self { open_files: 65_536, file_bytes: None, processes: None }
     }
 }
 

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use stockade_core::survey::Rung;
 
 use crate::error::{FenceError, FenceErrorKind};
+use crate::group::GroupSpec;
 
 /// The user and group id of everything inside: fixed, so that nothing inside depends on who started the fence.
 pub const INNER_ID: u32 = 1000;
@@ -121,6 +122,8 @@ pub struct FenceSpec {
     /// Most processes and threads at a time; the kernel takes no limit below 301. Enforced where the kernel has a limit per PID namespace (6.14 and later);
     /// [`BuildFacts::max_processes`](crate::BuildFacts) says whether it is.
     pub max_processes: Option<u32>,
+    /// Control groups made for the fence; `None`: it stays in the caller's.
+    pub group: Option<GroupSpec>,
 }
 
 impl FenceSpec {
@@ -209,6 +212,7 @@ mod tests {
             own_binary: OwnBinary::Absent,
             temp_bytes: 1 << 20,
             max_processes: None,
+            group: None,
         }
     }
 

@@ -13,6 +13,7 @@ use crate::error::FenceError;
 use crate::idmap;
 
 mod bubblewrap;
+mod cgroups;
 mod host;
 mod interception;
 mod landlock;
@@ -97,6 +98,7 @@ impl Measuring {
             seccomp_refused,
             rungs,
             bubblewrap: bubblewrap::look_up(self.request.path.as_deref()),
+            cgroups: cgroups::find(),
             lsm: host::lsm(),
         }
     }

@@ -19,6 +19,7 @@ mod place {
     pub(crate) mod building;
     pub(crate) mod ending;
     pub(crate) mod errands;
+    pub(crate) mod groups;
     pub(crate) mod harness;
     pub(crate) mod holding;
     pub(crate) mod lab;

@@ -1,6 +1,7 @@
 //! What old runs left: looked at first, removed only on request, and never anything of a run that lives.
 
 mod find;
+mod groups;
 
 use std::{path::PathBuf, time::Duration};
 
@@ -27,6 +28,8 @@ pub enum LeftoverKind {
     TornReceipt,
     /// The empty file that a dead launcher had reserved for its answer.
     EmptyOutput,
+    /// A control group of a run.
+    ControlGroup,
     /// The private home of a run.
     Home,
     /// The directory of a run whose launcher died without an ending.
@@ -47,6 +50,7 @@ impl LeftoverKind {
         match self {
             Self::TornReceipt => "torn-receipt",
             Self::EmptyOutput => "empty-output",
+            Self::ControlGroup => "control-group",
             Self::Home => "home",
             Self::InterruptedRun => "interrupted-run",
             Self::OldRun => "old-run",
@@ -97,6 +101,7 @@ pub fn remove(state: &State, leftover: &Leftover) -> Result<(), JournalError> {
         LeftoverKind::Staging => find::remove_staging(state, &leftover.path),
         LeftoverKind::Lock => find::remove_lock(&leftover.path),
         LeftoverKind::EmptyOutput => find::remove_output(state, leftover),
+        LeftoverKind::ControlGroup => groups::remove(&leftover.path),
         LeftoverKind::OldRun => {
             find::repair_callers_receipt(state, leftover)?;
             remove::remove_tree(&leftover.path)

@@ -8,6 +8,7 @@ mod entry;
 mod mounts;
 mod survey;
 mod tree;
+mod usage;
 
 use std::{
     os::fd::OwnedFd,
@@ -16,8 +17,11 @@ use std::{
 
 use rustix::fs::CWD;
 
-pub use self::survey::{GitCredential, WorkspaceSurvey, survey_workspace};
 use self::{entry::Entry, tree::Walker};
+pub use self::{
+    survey::{GitCredential, WorkspaceSurvey, survey_workspace},
+    usage::{Usage, UsageBounds, disk_usage},
+};
 use crate::{digest, error::JournalError, files, state::canonical};
 
 /// How far the walker goes.

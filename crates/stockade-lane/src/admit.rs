@@ -126,6 +126,7 @@ pub(crate) fn admit(
         provider_sandbox_source: request.provider_sandbox_source.clone(),
         accept_missing: request.accept_missing.clone(),
         limits: request.limits.clone(),
+        require_limits: request.require_limits,
         session: session.to_owned(),
         listener,
     };

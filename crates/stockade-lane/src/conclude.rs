@@ -16,12 +16,12 @@ use stockade_core::{
     receipt::{
         CredentialRecord, EgressRecord, EnvironmentRecord, ErrorText, FenceRecord, GuaranteeRecord,
         LauncherRecord, NetworkRecord, Preflight, PreflightStatus, Receipt, RuntimeRecord, SCHEMA_VERSION,
-        StockadeRecord, TreeRecord,
+        StockadeRecord, StuckProcess, TreeRecord,
     },
     status::{Boundary, Cause, FailurePhase, Refusal, Status},
     survey::Survey,
 };
-use stockade_fence::{Proof, TreeEnd};
+use stockade_fence::{Proof, Stuck, TreeEnd};
 use stockade_gateway::{EgressTotals, Upstream};
 use stockade_journal::{Reservation, digest::sha256_hex};
 
@@ -30,7 +30,7 @@ use crate::{
     clock::{RunClock, wall_time},
     fault,
     git::Exported,
-    place,
+    limits, place,
     recorder::Recorder,
     request::{LaneRequest, PromptSource},
     run::{LaneOutcome, Reserved},
@@ -164,6 +164,7 @@ pub(crate) fn interrupted(request: &LaneRequest, admitted: &Admitted, paths: &Pa
         digests: BTreeMap::from([("prompt".to_owned(), order.prompt.sha256.clone())]),
         rehearsal: request.rehearsal.clone(),
         limits: order.limits.clone(),
+        held_limits: Vec::new(),
         tree: TreeRecord::default(),
         network_decisions: BTreeMap::new(),
         notes: admitted.notes.clone(),
@@ -334,6 +335,7 @@ fn measured(receipt: &mut Receipt, facts: &Facts) {
             receipt.environment.passed.dedup();
         }
         receipt.guarantees = guarantees(plan, facts.fence.as_ref());
+        receipt.held_limits = limits::records(&plan.held_limits, |_| (None, false));
         if let (Some(fence), Some(survey)) = (&facts.fence, &facts.survey) {
             receipt.fence = Some(fence_record(plan, fence, survey, facts.egress.as_ref()));
         }
@@ -344,11 +346,18 @@ fn measured(receipt: &mut Receipt, facts: &Facts) {
         receipt.tree.peak_processes = watched.peak_processes;
         receipt.tree.peak_memory = watched.peak_memory;
         receipt.tree.killed = watched.swept;
+        receipt.held_limits.clone_from(&watched.limits);
     }
     if let Some(end) = &facts.tree_end {
         receipt.tree.gone = end.gone;
         receipt.tree.killed += u64::from(end.killed.unwrap_or(0));
+        receipt.tree.group_empty = end.group.as_ref().and_then(|g| g.empty);
+        receipt.tree.unkillable = end.stuck.iter().map(stuck).collect();
     }
+}
+
+fn stuck(process: &Stuck) -> StuckProcess {
+    StuckProcess { pid: process.pid, name: process.name.clone(), state: process.state.to_string() }
 }
 
 fn guarantees(plan: &LaunchPlan, fence: Option<&FenceFacts>) -> Vec<GuaranteeRecord> {

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use rustix::io::Errno;
 use stockade_core::{
     guarantee::Guarantee,
+    limits::{LimitBy, LimitId, LimitState, PlannedLimit, cgroup_name, cgroup_name_for_git},
     mode::{AccessMode, NetworkPolicy},
     order::PinKind,
     plan::{LaunchPlan, Mount, MountSource, PlannedIdentity},
@@ -12,8 +13,8 @@ use stockade_core::{
     survey::Survey,
 };
 use stockade_fence::{
-    Bind, BindAccess, BindOwner, Expectation, Fence, FenceError, FenceNetwork, FenceSpec, Identity,
-    OwnBinary, PlacedDecoys, Proof, ProofError, ProofRequest, StartedHelper, WorkspaceProof,
+    Bind, BindAccess, BindOwner, Expectation, Fence, FenceError, FenceNetwork, FenceSpec, GroupSpec,
+    Identity, OwnBinary, PlacedDecoys, Proof, ProofError, ProofRequest, StartedHelper, WorkspaceProof,
 };
 
 /// A fence that is built and proven.
@@ -89,7 +90,11 @@ pub(crate) fn build_for_git(
         let target = target.to_owned();
         plan.mounts.push(Mount { source: MountSource::CallersTree, target, writable: false });
     }
-    let spec = spec(&plan, survey, Path::new("/"), Some(git), OwnBinary::Absent)?;
+    let mut spec = spec(&plan, survey, Path::new("/"), Some(git), OwnBinary::Absent)?;
+    if let Some(group) = &mut spec.group {
+        // The agent's own may still be there, with a process in it that does not end.
+        group.name = cgroup_name_for_git(&plan.session);
+    }
     Fence::build(&spec).map_err(|e| refused(&plan, survey, &e))
 }
 
@@ -113,6 +118,12 @@ fn spec(
         own_binary,
         temp_bytes: plan.limits.temp_bytes,
         max_processes: Some(plan.limits.max_processes),
+        group: (!plan.cgroups.is_empty()).then(|| GroupSpec {
+            name: cgroup_name(&plan.session),
+            hierarchies: plan.cgroups.clone(),
+            memory_bytes: held_by(plan, LimitId::Memory, LimitBy::Cgroup),
+            processes: held_by(plan, LimitId::Processes, LimitBy::Cgroup),
+        }),
     })
 }
 
@@ -131,6 +142,44 @@ pub(crate) fn start_helper() -> Result<StartedHelper, Refusal> {
             .with_remedy("check the limits of processes and memory of the caller (`ulimit -a`)"),
         )
     })
+}
+
+/// A limit, where this holds it.
+pub(crate) fn held_by(plan: &LaunchPlan, id: LimitId, by: LimitBy) -> Option<u64> {
+    plan.held_limits.iter().find(|l| l.id == id && l.by == by).map(|l| l.limit)
+}
+
+/// The limits as they are held in this fence. What the kernel did not take after all is watched; where the order needs it
+/// enforced, that is a refusal.
+pub(crate) fn confirm_limits(plan: &LaunchPlan, built: &BuiltFence) -> Result<Vec<PlannedLimit>, Refusal> {
+    let mut limits = plan.held_limits.clone();
+    let taken = built.fence.facts().max_processes.is_some();
+    for limit in limits.iter_mut().filter(|l| l.by == LimitBy::PidMax && !taken) {
+        limit.state = LimitState::Watched;
+        limit.by = LimitBy::Sampling;
+        "processes counted every 250 ms: this kernel did not take a pid_max of the PID namespace"
+            .clone_into(&mut limit.mechanism);
+        if plan.guarantees.iter().any(|g| g.id == Guarantee::Limits && g.required) {
+            let cause = Cause::new(
+                "limit-not-enforced",
+                Boundary::Fence,
+                "write(pid_max)",
+                format!("`{}` can only be watched here", limit.id.id()),
+            )
+            .with_remedy("leave out `--require-limits enforced`");
+            return Err(Refusal::new(Status::SandboxUnavailable, cause));
+        }
+    }
+    Ok(limits)
+}
+
+/// The folders and files of the host that the agent can write.
+pub(crate) fn writable_sources(plan: &LaunchPlan, paths: HostPaths<'_>) -> Vec<PathBuf> {
+    binds(plan, paths.home, paths.git)
+        .into_iter()
+        .filter(|b| b.access == BindAccess::ReadWrite)
+        .map(|b| b.source)
+        .collect()
 }
 
 /// Proves a fence by canaries from inside.

@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 
 use stockade_core::{
     guarantee::Guarantee,
+    limits::LimitDemand,
     mode::{AccessMode, Api, NetworkPolicy, ProviderSandbox},
     network::Destination,
     order::Limits,
@@ -83,6 +84,8 @@ pub struct LaneRequest {
     pub accept_missing: Vec<Guarantee>,
     /// Limits.
     pub limits: Limits,
+    /// Whether limits that are only watched are enough.
+    pub require_limits: LimitDemand,
     /// The config file that lets only versions of Stockade's own pin list run.
     pub only_listed_pins: Option<String>,
     /// The rehearsal this run is part of.

@@ -12,6 +12,7 @@ use stockade_core::{
     changes::Changes,
     event::{EventKind, Source},
     judge::Judge,
+    limits::{LimitBy, LimitId},
     mode::AccessMode,
     order::Pin,
     plan::{LaunchPlan, MountSource, plan},
@@ -37,7 +38,9 @@ use crate::{
     conclude::{self, Facts, Paths},
     fault,
     git::Stage,
+    growth::GrowthWatch,
     home::PrivateHome,
+    limits::LimitWatch,
     listener::HostListener,
     pin, place,
     recorder::{Observer, Recorder},
@@ -52,6 +55,8 @@ use crate::{
 const FACT_QUEUE: usize = 256;
 /// How long the tree may take to be gone after the fence was told to close.
 const CLOSE_TIME: Duration = Duration::from_secs(10);
+/// The same where something that was killed has not ended in five seconds.
+const STUCK_CLOSE_TIME: Duration = Duration::from_secs(1);
 
 /// How a lane ended.
 #[derive(Clone, Debug)]
@@ -363,7 +368,10 @@ async fn in_fence(
 ) -> Result<(), Refusal> {
     let decoys = Scratch::make(recorder.run().path().join("decoys"))?;
     let host = place::HostPaths { home: home.path(), decoys: decoys.path(), git };
+    // Meanwhile it looks how large the folders are.
+    let growth = growth_watch(plan, host)?;
     let built = place::build(helper, plan, survey, host, OwnBinary::Absent)?;
+    let limits = place::confirm_limits(plan, &built)?;
     fault::point("fence-built");
     let proven = place::prove(built, plan, survey)?;
     drop(decoys);
@@ -388,6 +396,7 @@ async fn in_fence(
         admitted,
         plan,
         home,
+        (LimitWatch::new(limits), growth),
         &mut fence,
         &gateway,
         recorder,
@@ -401,7 +410,8 @@ async fn in_fence(
     while let Ok(fact) = fact_rx.try_recv() {
         recorder.record(Source::Gateway, fact);
     }
-    let end = fence.close(CLOSE_TIME);
+    let stuck = result.as_ref().is_ok_and(|w| w.stuck);
+    let end = fence.close(if stuck { STUCK_CLOSE_TIME } else { CLOSE_TIME });
     tree_ended(recorder, &end);
     facts.tree_end = Some(end);
     facts.watched = Some(result?);
@@ -417,6 +427,32 @@ fn tree_ended(recorder: &mut Recorder<'_>, end: &TreeEnd) {
             elapsed_us: u64::try_from(end.elapsed.as_micros()).unwrap_or(u64::MAX),
         },
     );
+    if !end.gone {
+        let named: Vec<String> =
+            end.stuck.iter().map(|p| format!("{} ({}, {})", p.pid, p.name, p.state)).collect();
+        let text = format!(
+            "unkillable: {} process(es) were killed and did not end in time; the kernel ends them when it can: {}",
+            named.len(),
+            named.join(", ")
+        );
+        note(recorder, "unkillable", text);
+    }
+    for path in end.group.iter().flat_map(|g| &g.left) {
+        note(recorder, "group-left", format!("`{}` was not removed; `stockade gc` will", path.display()));
+    }
+}
+
+/// Starts to watch the folders that can be written, where their growth is limited.
+fn growth_watch(plan: &LaunchPlan, host: place::HostPaths<'_>) -> Result<Option<GrowthWatch>, Refusal> {
+    let Some(limit) = plan.limits.max_growth_bytes else { return Ok(None) };
+    let roots = place::writable_sources(plan, host);
+    GrowthWatch::start(roots, limit).map(Some).map_err(|e| {
+        Refusal::new(
+            Status::LauncherFailed,
+            Cause::new("growth-watch", Boundary::Limit, "thread", format!("growth cannot be watched: {e}"))
+                .with_remedy("say `--max-growth none`"),
+        )
+    })
 }
 
 fn gateway(
@@ -476,6 +512,7 @@ async fn agent(
     admitted: &Admitted,
     plan: &LaunchPlan,
     home: &PrivateHome,
+    (limits, mut growth): (LimitWatch, Option<GrowthWatch>),
     fence: &mut stockade_fence::Fence,
     gateway: &Gateway,
     recorder: &mut Recorder<'_>,
@@ -496,7 +533,8 @@ async fn agent(
     let transcript =
         |run: &mut RunDir, stream| run.transcript(stream, limit).map_err(|e| storage::refusal(&e));
     let (out, err) = (transcript(run, Stream::Stdout)?, transcript(run, Stream::Stderr)?);
-    let (streams, stdin) = Streams::open(ends, admitted.profile.profile.output.dialect, out, err)
+    let dialect = admitted.profile.profile.output.dialect;
+    let (streams, stdin) = Streams::open(ends, dialect, out, err, plan.limits.output_bytes_per_s)
         .map_err(|e| broke("stdio", &e))?;
     let mut env = plan.env.clone();
     for name in &plan.passed_env {
@@ -515,6 +553,13 @@ async fn agent(
             ),
         ));
     }
+    if let Some(growth) = &mut growth {
+        for path in growth.ready().await {
+            let text =
+                format!("`{}` is too large, or partly unreadable: its growth is not watched", path.display());
+            note(recorder, "growth-unknown", text);
+        }
+    }
     recorder.record(Source::Stockade, EventKind::GenerationStarted { generation: 1 });
     let spawn = SpawnRequest {
         role: Role::Agent,
@@ -524,6 +569,7 @@ async fn agent(
         limits: SpawnLimits {
             open_files: plan.limits.max_open_files,
             file_bytes: Some(plan.limits.max_file_bytes),
+            processes: place::held_by(plan, LimitId::Processes, LimitBy::Nproc),
         },
     };
     let role = fence.spawn(&spawn, theirs).map_err(|e| {
@@ -559,7 +605,7 @@ async fn agent(
         }
         None => None,
     };
-    let running = Running { role, streams, session_log, activity: gateway.activity() };
+    let running = Running { role, streams, session_log, activity: gateway.activity(), limits, growth };
     let watched = watch::watch(plan, fence, running, recorder, facts, stops, clock).await;
     if let Some(task) = feeding {
         task.abort();

@@ -1,6 +1,6 @@
 //! The agent's streams: prompt in, transcript and readings out.
 
-use std::{collections::VecDeque, io, os::fd::OwnedFd};
+use std::{collections::VecDeque, io, os::fd::OwnedFd, time::Instant};
 
 use stockade_core::{
     event::{EventKind, Source},
@@ -15,7 +15,7 @@ use tokio::{
     net::{UnixStream, unix::pipe},
 };
 
-use crate::recorder::Recorder;
+use crate::{pace::Pace, recorder::Recorder};
 
 /// How much is read at once.
 const CHUNK_BYTES: usize = 64 * 1024;
@@ -34,6 +34,8 @@ pub(crate) struct Streams {
     stderr_tail: VecDeque<u8>,
     out_chunk: Vec<u8>,
     err_chunk: Vec<u8>,
+    /// How fast each is read; `None`: as fast as can be.
+    paces: Option<[Pace; 2]>,
 }
 
 /// What came over a stream.
@@ -52,6 +54,7 @@ impl Streams {
         dialect: Dialect,
         stdout_transcript: Transcript,
         stderr_transcript: Transcript,
+        bytes_per_s: u64,
     ) -> io::Result<(Self, OwnedFd)> {
         let CallerEnds { stdin, stdout, stderr } = ends;
         let stdout = std::os::unix::net::UnixStream::from(stdout);
@@ -65,28 +68,57 @@ impl Streams {
             out_chunk: vec![0; CHUNK_BYTES],
             err_chunk: vec![0; CHUNK_BYTES],
             stderr_tail: VecDeque::new(),
+            paces: Some([Pace::new(bytes_per_s, Instant::now()), Pace::new(bytes_per_s, Instant::now())]),
         };
         Ok((streams, stdin))
     }
 
-    /// Waits for the next bytes of either stream. Never ends once both are closed.
+    /// Waits for the next bytes of either stream, and until there is room for them. Never ends once both are closed.
     pub(crate) async fn next(&mut self) -> io::Result<Read> {
+        let [out_pace, err_pace] = match &self.paces {
+            Some([out, err]) => [Some(out), Some(err)],
+            None => [None, None],
+        };
         let out = async {
             match &mut self.stdout {
-                Some(s) => s.read(&mut self.out_chunk).await,
+                Some(s) => {
+                    wait_for(out_pace).await;
+                    s.read(&mut self.out_chunk).await
+                }
                 None => std::future::pending().await,
             }
         };
         let err = async {
             match &mut self.stderr {
-                Some(s) => s.read(&mut self.err_chunk).await,
+                Some(s) => {
+                    wait_for(err_pace).await;
+                    s.read(&mut self.err_chunk).await
+                }
                 None => std::future::pending().await,
             }
         };
-        tokio::select! {
-            n = out => n.map(Read::Stdout),
-            n = err => n.map(Read::Stderr),
+        let read = tokio::select! {
+            n = out => Read::Stdout(n?),
+            n = err => Read::Stderr(n?),
+        };
+        if let Some([out, err]) = &mut self.paces {
+            match read {
+                Read::Stdout(n) => out.took(n as u64, Instant::now()),
+                Read::Stderr(n) => err.took(n as u64, Instant::now()),
+            }
         }
+        Ok(read)
+    }
+
+    /// From now on everything is read as fast as it comes: nobody writes any more.
+    pub(crate) fn hurry(&mut self) {
+        self.paces = None;
+    }
+
+    /// The stream that has written most, and how much.
+    pub(crate) fn most_written(&self) -> (&'static str, u64) {
+        let (out, err) = (self.stdout_transcript.bytes_seen(), self.stderr_transcript.bytes_seen());
+        if out >= err { ("stdout", out) } else { ("stderr", err) }
     }
 
     /// Whether both streams have ended.
@@ -159,6 +191,14 @@ impl Streams {
                 );
             }
         }
+    }
+}
+
+async fn wait_for(pace: Option<&Pace>) {
+    let Some(at) = pace.map(|p| p.ready_at(CHUNK_BYTES as u64)) else { return };
+    // Without a look at the clock every read would cost a timer.
+    if at > Instant::now() {
+        tokio::time::sleep_until(at.into()).await;
     }
 }
 

@@ -12,6 +12,7 @@ use std::{
 use stockade_core::{
     event::{EventKind, Source, ToolStatus},
     judge::{AgentExit, note_code},
+    limits::{LimitId, LimitRecord},
     plan::LaunchPlan,
 };
 use stockade_fence::{Exited, Fence, FenceError, Notice, RoleId, Target};
@@ -27,13 +28,17 @@ use tokio::{
 use crate::{
     clock::RunClock,
     fault,
+    growth::{self, Growth, GrowthWatch},
     idle::{IdleWatch, TreeLook},
+    limits::{Breach, LimitWatch},
     recorder::Recorder,
     request::StopRequest,
     stopping::{Step, Stopping},
     streams::{Read, Streams},
 };
 
+/// How often the process tree is looked at, at least: what is only watched is noticed this soon.
+const LOOK_PERIOD: Duration = Duration::from_millis(250);
 /// How often the session's own log is looked at.
 const SESSION_LOG_PERIOD: Duration = Duration::from_millis(20);
 /// Heartbeats come this often while nothing moves.
@@ -50,6 +55,8 @@ pub(crate) struct Running {
     pub(crate) streams: Streams,
     pub(crate) session_log: Option<SessionLog>,
     pub(crate) activity: Arc<Activity>,
+    pub(crate) limits: LimitWatch,
+    pub(crate) growth: Option<GrowthWatch>,
 }
 
 /// How the agent ended.
@@ -61,10 +68,14 @@ pub(crate) struct Watched {
     pub(crate) signal_sent: Option<String>,
     /// Most processes seen at once.
     pub(crate) peak_processes: Option<u64>,
-    /// Largest resident set of one process, in bytes.
+    /// Most memory of the whole tree, in bytes.
     pub(crate) peak_memory: Option<u64>,
     /// Processes swept when the agent ended.
     pub(crate) swept: u64,
+    /// Every limit, and what was measured of it.
+    pub(crate) limits: Vec<LimitRecord>,
+    /// Whether a process that was killed did not end in time.
+    pub(crate) stuck: bool,
 }
 
 /// Why watching failed: the fence itself broke.
@@ -121,7 +132,8 @@ pub(crate) async fn watch(
         exited: false,
     };
     let mut deadline_open = deadline;
-    let mut looks = interval_at((now + d.idle.period()).into(), d.idle.period());
+    let look_period = d.idle.period().min(LOOK_PERIOD);
+    let mut looks = interval_at((now + look_period).into(), look_period);
     let mut logs = interval_at((now + SESSION_LOG_PERIOD).into(), SESSION_LOG_PERIOD);
     let mut beats = interval_at((now + HEARTBEAT_PERIOD).into(), HEARTBEAT_PERIOD);
     let mut stops_open = true;
@@ -155,10 +167,14 @@ pub(crate) async fn watch(
                 d.notices()?;
             }
             () = until(next_stop) => d.stop_step()?,
-            () = until(gone_at) => break,
+            () = until(gone_at) => {
+                d.watched.stuck = true;
+                break;
+            }
             () = until(d.linger_until) => d.lingered(),
             _ = looks.tick() => d.look()?,
             _ = beats.tick() => d.beat(),
+            growth = growth::next(&mut d.running.growth) => d.grown(growth),
             read = d.running.streams.next() => d.read(read?),
             _ = logs.tick(), if d.running.session_log.is_some() => d.session_log(),
         }
@@ -167,6 +183,9 @@ pub(crate) async fn watch(
     }
     d.drain(facts).await;
     let Dispatcher { recorder, running, mut watched, stopping, .. } = d;
+    watched.limits = running.limits.records();
+    watched.peak_processes = running.limits.peak(LimitId::Processes);
+    watched.peak_memory = running.limits.peak(LimitId::Memory);
     watched.signal_sent = stopping.as_ref().and_then(Stopping::last_sent).map(str::to_owned);
     running.streams.finish(recorder);
     Ok(watched)
@@ -232,8 +251,13 @@ impl Dispatcher<'_, '_> {
                 Notice::Exited(exited) if exited.role == self.running.role => self.agent_exited(&exited),
                 Notice::Exited(_) => {}
                 Notice::Closed => {
-                    // PID 1 is gone without an order: so is everything else in the fence.
+                    // PID 1 is gone without an order, and the kernel has killed everything else in the fence.
                     self.exited = true;
+                    self.watched.exit.get_or_insert(AgentExit {
+                        code: None,
+                        signal: Some(rustix::process::Signal::KILL.as_raw()),
+                    });
+                    self.memory_controller();
                     return Ok(());
                 }
             }
@@ -245,11 +269,72 @@ impl Dispatcher<'_, '_> {
         self.exited = true;
         self.watched.exit = Some(AgentExit { code: exited.code, signal: exited.signal });
         self.watched.swept = u64::from(exited.left_behind);
-        let bytes = exited.max_rss_kib.saturating_mul(1024);
-        self.watched.peak_memory = Some(self.watched.peak_memory.unwrap_or(0).max(bytes));
-        if exited.survivors > 0 {
-            self.note("unkillable", format!("{} processes are stuck in the kernel", exited.survivors));
+        self.watched.stuck = exited.survivors > 0;
+        // It was there itself, together with what it left.
+        self.running.limits.saw(LimitId::Processes, u64::from(exited.left_behind) + 1);
+        self.running.limits.saw(LimitId::Memory, exited.max_rss_kib.saturating_mul(1024));
+        self.memory_controller();
+    }
+
+    /// A limit was passed: the whole tree ends at once.
+    fn breach(&mut self, breach: Option<Breach>) {
+        let Some(Breach { id, value, measured }) = breach else { return };
+        self.recorder
+            .record(Source::Kernel, EventKind::LimitReached { limit: id.id().to_owned(), value, measured });
+        if !self.exited {
+            self.begin_stop(Stopping::at_once(Instant::now()));
         }
+    }
+
+    fn memory_controller(&mut self) {
+        let reading = self.fence.group_memory();
+        let breach = reading.and_then(|r| self.running.limits.memory_controller(r));
+        self.breach(breach);
+    }
+
+    fn grown(&mut self, growth: Growth) {
+        let limits = &mut self.running.limits;
+        limits.saw(LimitId::Growth, growth.bytes);
+        if limits.is_over(LimitId::Growth, growth.bytes) {
+            let walked = growth.walked.as_millis();
+            let measured =
+                format!("{} bytes more on disk than at the start, walked in {walked} ms", growth.bytes);
+            let breach = limits.pass(LimitId::Growth, measured);
+            self.breach(breach);
+        }
+    }
+
+    /// Takes what a look at the tree showed into the limits.
+    fn usage(&mut self, processes: u64, resident: u64) -> Result<(), WatchError> {
+        let limits = &mut self.running.limits;
+        limits.saw(LimitId::Processes, processes);
+        if limits.is_over(LimitId::Processes, processes) {
+            let breach =
+                limits.pass(LimitId::Processes, format!("{processes} processes in a look at the tree"));
+            self.breach(breach);
+            return Ok(());
+        }
+        if self.fence.group_memory().is_some() {
+            self.memory_controller();
+            return Ok(());
+        }
+        limits.saw(LimitId::Memory, resident);
+        if !limits.is_over(LimitId::Memory, resident) {
+            return Ok(());
+        }
+        // Shared pages were counted more than once, so that now it is measured exactly. Twice, because a process that is
+        // just being made shares all of its maker's.
+        let exact = self.fence.memory()?.min(self.fence.memory()?);
+        self.notices()?;
+        let limits = &mut self.running.limits;
+        if limits.is_over(LimitId::Memory, exact) {
+            let breach = limits.pass(
+                LimitId::Memory,
+                format!("{exact} bytes in {processes} processes (proportional, sampled)"),
+            );
+            self.breach(breach);
+        }
+        Ok(())
     }
 
     fn begin_stop(&mut self, stopping: Stopping) {
@@ -299,10 +384,11 @@ impl Dispatcher<'_, '_> {
         let stat = self.fence.stat()?;
         // The answer may have brought an exit notice along, which no readiness announces again.
         self.notices()?;
-        let total = u64::from(stat.total);
-        self.watched.peak_processes = Some(self.watched.peak_processes.unwrap_or(0).max(total));
-        let largest = stat.processes.iter().map(|p| p.rss_kib.saturating_mul(1024)).max().unwrap_or(0);
-        self.watched.peak_memory = Some(self.watched.peak_memory.unwrap_or(0).max(largest));
+        if self.exited {
+            return Ok(());
+        }
+        let resident = stat.processes.iter().map(|p| p.rss_kib.saturating_mul(1024)).sum();
+        self.usage(u64::from(stat.total), resident)?;
         let cpu = stat.processes.iter().map(|p| p.cpu).sum::<Duration>() + stat.ended_cpu;
         let children = stat.processes.iter().filter(|p| p.role.is_none() && p.state != 'Z').count();
         // A stream may tell of a call only when it has ended; the session's log tells of its start.
@@ -337,6 +423,10 @@ impl Dispatcher<'_, '_> {
         }
         let kinds = self.running.streams.take(read, self.recorder);
         self.agent_said(&kinds);
+        let (stream, seen) = self.running.streams.most_written();
+        self.running.limits.saw(LimitId::Output, seen);
+        let breach = self.running.limits.output(stream, seen);
+        self.breach(breach);
     }
 
     fn session_log(&mut self) {
@@ -395,6 +485,7 @@ impl Dispatcher<'_, '_> {
         while let Ok(fact) = facts.try_recv() {
             self.fact(fact);
         }
+        self.running.streams.hurry();
         let until = Instant::now() + DRAIN_TIME;
         while !self.running.streams.are_closed() {
             match tokio::time::timeout_at(until.into(), self.running.streams.next()).await {

@@ -1,7 +1,10 @@
 //! The command line.
 
+pub(crate) mod limits;
+
 use std::path::PathBuf;
 
+use self::limits::LimitArgs;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use stockade_core::{
     guarantee::Guarantee,
@@ -183,6 +186,8 @@ pub(crate) struct OrderArgs {
     /// Trust this certificate authority too (PEM)
     #[arg(long, value_name = "FILE")]
     pub(crate) ca: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) limits: LimitArgs,
 }
 
 #[derive(Debug, Args)]
@@ -272,6 +277,8 @@ pub(crate) struct RehearseArgs {
     /// Use this executable in place of the pinned one
     #[arg(long, value_name = "FILE")]
     pub(crate) executable: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) limits: LimitArgs,
     /// Play this scenario in place of the built-in ones
     #[arg(long, value_name = "FILE")]
     pub(crate) scenario: Option<PathBuf>,

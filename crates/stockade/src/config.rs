@@ -47,6 +47,14 @@ pub(crate) struct Defaults {
     /// What `network = "allow"` lets through, unless flags name it.
     pub(crate) allow: Option<Vec<stockade_core::network::Destination>>,
     pub(crate) provider_sandbox: Option<stockade_core::mode::ProviderSandbox>,
+    pub(crate) max_processes: Option<u32>,
+    pub(crate) max_memory: Option<String>,
+    pub(crate) max_open_files: Option<u64>,
+    pub(crate) max_file_size: Option<String>,
+    pub(crate) max_temp: Option<String>,
+    pub(crate) max_growth: Option<String>,
+    pub(crate) max_output: Option<String>,
+    pub(crate) require_limits: Option<stockade_core::limits::LimitDemand>,
 }
 
 /// What a provider falls back to.

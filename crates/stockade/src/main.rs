@@ -4,6 +4,7 @@ mod cli;
 mod commands;
 mod config;
 mod error;
+mod limits;
 mod order;
 mod render;
 mod signals;

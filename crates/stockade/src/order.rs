@@ -3,6 +3,7 @@
 use std::{io::Read, path::Path};
 
 use stockade_core::{
+    limits::LimitDemand,
     mode::{AccessMode, NetworkPolicy, ProviderSandbox},
     network::Destination,
     order::{Limits, PROMPT_LIMIT_BYTES},
@@ -14,6 +15,7 @@ use crate::{
     commands::version,
     config::{Config, Setting},
     error::CliError,
+    limits,
     world::World,
 };
 
@@ -65,6 +67,7 @@ pub(crate) fn of_args(args: OrderArgs, world: &World) -> Result<Ordered, CliErro
         remember(settings, "idle_timeout", &shown(time.0), source);
         r.limits.idle_timeout_ms = time.0;
     }
+    limits::apply(&args.limits, &config, settings, r)?;
     if let Some(cwd) = args.cwd {
         r.cwd = cwd;
     }
@@ -152,6 +155,7 @@ pub(crate) fn of_basics(basics: Basics, config: &Config, world: &World) -> Resul
         provider_sandbox_source: sandbox_source,
         accept_missing: Vec::new(),
         limits: Limits::default(),
+        require_limits: LimitDemand::Reported,
         only_listed_pins: config.forbidden(|p| p.forbid_unlisted_pins).map(str::to_owned),
         rehearsal: None,
         commit: version::COMMIT.map(str::to_owned),

@@ -157,10 +157,22 @@ pub(super) fn limit_reached(limit: &str, value: &str, measured: &str) -> Termina
         "wall" => (Rank::TimedOut, Status::TimedOut, "the deadline passed"),
         "idle" => (Rank::Stalled, Status::Stalled, "nothing moved for the whole idle limit"),
         "memory" => (Rank::OutOfMemory, Status::OutOfMemory, "the memory limit was passed"),
+        "processes" => (Rank::LimitReached, Status::LimitReached, "there were more processes than allowed"),
+        "growth" => (
+            Rank::LimitReached,
+            Status::LimitReached,
+            "the folders that the agent can write grew by more than allowed",
+        ),
+        "output" => (Rank::LimitReached, Status::LimitReached, "the agent wrote more than is kept"),
         _ => (Rank::LimitReached, Status::LimitReached, "a limit was reached"),
+    };
+    let flag = match limit {
+        "wall" => "--timeout".to_owned(),
+        "idle" => "--idle-timeout".to_owned(),
+        _ => format!("--max-{limit}"),
     };
     let cause = Cause::new(format!("limit-{limit}"), Boundary::Limit, limit, format!("{what} ({value})"))
         .with_evidence(format!("measured: {measured}"))
-        .with_remedy(format!("raise the limit `{limit}` if the work needs it"));
+        .with_remedy(format!("raise it with `{flag}` if the work needs it"));
     settled(rank, status, cause)
 }

@@ -1,8 +1,9 @@
 //! Which guarantees a rung gives to an order, by what, and whether that is enough.
 
-use super::PlannedGuarantee;
+use super::{PlannedGuarantee, limits};
 use crate::{
     guarantee::Guarantee,
+    limits::{LimitDemand, LimitState, PlannedLimit},
     mode::{AccessMode, NetworkPolicy},
     order::Order,
     status::{Boundary, Cause, Refusal, Status},
@@ -10,13 +11,18 @@ use crate::{
 };
 
 /// Lists every guarantee; refuses when a required one is missing and its absence was not accepted.
-pub(super) fn of(order: &Order, rung: Rung) -> Result<Vec<PlannedGuarantee>, Refusal> {
+pub(super) fn of(
+    order: &Order,
+    rung: Rung,
+    held_limits: &[PlannedLimit],
+) -> Result<Vec<PlannedGuarantee>, Refusal> {
     let all: Vec<_> = Guarantee::ALL
         .into_iter()
         .filter(|g| *g != Guarantee::WorkspaceReadonly || order.mode == AccessMode::ReadOnly)
         .map(|id| {
-            let (held, mechanism) = state(id, order, rung);
-            PlannedGuarantee { id, required: id.required_in(order.mode), held, mechanism }
+            let (held, mechanism) = state(id, order, rung, held_limits);
+            let demanded = id == Guarantee::Limits && order.require_limits == LimitDemand::Enforced;
+            PlannedGuarantee { id, required: demanded || id.required_in(order.mode), held, mechanism }
         })
         .collect();
     // `--network host` is the consent to the missing `network`; nothing else is implied by any flag.
@@ -42,7 +48,7 @@ pub(super) fn of(order: &Order, rung: Rung) -> Result<Vec<PlannedGuarantee>, Ref
     Ok(all)
 }
 
-fn state(g: Guarantee, order: &Order, rung: Rung) -> (bool, String) {
+fn state(g: Guarantee, order: &Order, rung: Rung, held_limits: &[PlannedLimit]) -> (bool, String) {
     let host_network = order.network == NetworkPolicy::Host;
     let landlock = if rung == Rung::Nsl { ", Landlock" } else { "" };
     let held = |text: String| (true, text);
@@ -78,7 +84,10 @@ fn state(g: Guarantee, order: &Order, rung: Rung) -> (bool, String) {
         Guarantee::TreeEnd => held("PID namespace that ends with its lifeline, pidfd as proof".to_owned()),
         Guarantee::Bounds => held("clocks and counters of the runner".to_owned()),
         Guarantee::Limits => {
-            held("pid_max of the namespace where the kernel has it, rlimits, sized tmpfs".to_owned())
+            // Watching is what is asked for, unless the order says otherwise.
+            let enough = order.require_limits == LimitDemand::Reported
+                || held_limits.iter().all(|l| l.state == LimitState::Enforced);
+            (enough, limits::sentence(held_limits))
         }
     }
 }

@@ -5,10 +5,11 @@ use std::{collections::BTreeMap, path::PathBuf};
 use super::{
     LaunchPlan, LoadedProfile, Mount, MountSource, PlannedClass, PlannedEndpoint, PlannedExecutable,
     PlannedGuarantee, PlannedIdentity, PlannedModel, PlannedPrompt, PlannedSandbox, PlannedWire,
-    ProfileFacts,
+    ProfileFacts, limits,
 };
 use crate::{
     git,
+    limits::PlannedLimit,
     mode::{AccessMode, NetworkPolicy, ProviderSandbox},
     network::{self, Host},
     order::{Order, Pin, WorkspaceKind, base_environment},
@@ -30,6 +31,7 @@ pub(super) fn assemble(
     loaded: &LoadedProfile,
     rung: Rung,
     guarantees: Vec<PlannedGuarantee>,
+    held_limits: Vec<PlannedLimit>,
 ) -> Result<LaunchPlan, Refusal> {
     let profile = &loaded.profile;
     let model = planned_model(order, profile);
@@ -162,6 +164,8 @@ pub(super) fn assemble(
             stop_header: profile.wire.stop_header.clone(),
         },
         limits: order.limits.clone(),
+        cgroups: limits::groups(&held_limits, survey),
+        held_limits,
         stop: profile.stop.clone(),
         session: order.session.clone(),
         session_log,
@@ -200,7 +204,7 @@ fn argv_parts<'p>(order: &Order, profile: &'p Profile) -> Vec<&'p String> {
     parts
 }
 
-fn identity(order: &Order, survey: &Survey) -> PlannedIdentity {
+pub(super) fn identity(order: &Order, survey: &Survey) -> PlannedIdentity {
     let ws = &order.workspace;
     if !survey.caller.is_kernel_root() {
         return PlannedIdentity::Caller;

@@ -1,6 +1,7 @@
 //! Plans and refusals for every mode, host class and choice about the provider's own sandbox.
 
 mod hosts;
+mod limits;
 mod orders;
 mod render;
 
@@ -62,6 +63,7 @@ fn order() -> Order {
         provider_sandbox_source: "flag".to_owned(),
         accept_missing: Vec::new(),
         limits: Limits::default(),
+        require_limits: crate::limits::LimitDemand::Reported,
         session: "0198c0de-0000-7000-8000-000000000001".to_owned(),
         listener: Listener::default(),
     }

@@ -15,6 +15,7 @@ use crate::error::{FenceError, FenceErrorKind, Step};
 use crate::fence::prove::PlacedDecoys;
 use crate::fence::{Fence, Listeners};
 use crate::frames::{Frames, Received};
+use crate::group::Group;
 use crate::helper;
 use crate::message::{Report, Request};
 use crate::spec::{FenceNetwork, FenceSpec};
@@ -73,6 +74,7 @@ impl StartedHelper {
     pub fn build(self, spec: &FenceSpec) -> Result<BuildingFence, FenceError> {
         spec.check()?;
         let start = Instant::now();
+        let group = spec.group.as_ref().map(Group::make).transpose()?;
         let unsent = match self.frames.send(&Request::Build(Box::new(spec.clone())), &[]) {
             Ok(()) => None,
             Err(error) if error.kind() == FenceErrorKind::Request => return Err(error),
@@ -81,7 +83,7 @@ impl StartedHelper {
         };
         let phases = vec![("start".to_owned(), u64::try_from(self.started.as_micros()).unwrap_or(u64::MAX))];
         let Self { frames, stage_a, .. } = self;
-        Ok(BuildingFence { frames, stage_a, born: None, phases, unsent, start, spec: spec.clone() })
+        Ok(BuildingFence { frames, stage_a, born: None, phases, unsent, start, spec: spec.clone(), group })
     }
 }
 
@@ -95,6 +97,8 @@ pub struct BuildingFence {
     unsent: Option<FenceError>,
     start: Instant,
     spec: FenceSpec,
+    /// Last, so that it goes when nothing is in it any more.
+    group: Option<Group>,
 }
 
 /// The process that makes PID 1 and ends.
@@ -189,6 +193,7 @@ impl BuildingFence {
             identity: self.spec.identity,
             network: self.spec.network,
             rung: self.spec.rung,
+            group: self.group.take(),
             notices: VecDeque::new(),
             next_role: 0,
             ended: false,

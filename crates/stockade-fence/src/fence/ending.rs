@@ -1,5 +1,6 @@
 //! The end of a fence, shown by the kernel: the pidfd of PID 1 is readable only when everything is gone.
 
+use std::collections::HashSet;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
@@ -8,14 +9,19 @@ use rustix::process::{Signal, WaitId, WaitIdOptions};
 
 use crate::fence::Fence;
 use crate::frames::{Received, wait_readable};
+use crate::group::{Group, GroupEnd};
 use crate::message::{Report, Request};
+use crate::role::ProcessStat;
+use crate::stat_line;
 use crate::sys::slow_ends;
 
 /// How long a dropped fence is waited for. Killed processes end in a few milliseconds unless they are stuck in the kernel.
 const DROP_WAIT: Duration = Duration::from_secs(2);
+/// Most stuck processes that are named.
+const MAX_STUCK: usize = 100;
 
 /// How a fence ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TreeEnd {
     /// Whether every process is gone.
     pub gone: bool,
@@ -23,6 +29,21 @@ pub struct TreeEnd {
     pub killed: Option<u32>,
     /// How long it took.
     pub elapsed: Duration,
+    /// Processes that were killed and are still there, at most 100: the kernel does not let them end yet.
+    pub stuck: Vec<Stuck>,
+    /// How its control groups ended; `None`: there were none.
+    pub group: Option<GroupEnd>,
+}
+
+/// A process that was killed and has not ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stuck {
+    /// Its id, as the caller sees it.
+    pub pid: i32,
+    /// Its name, which it can choose itself.
+    pub name: String,
+    /// The letter of its state.
+    pub state: char,
 }
 
 impl Fence {
@@ -31,7 +52,12 @@ impl Fence {
         let start = Instant::now();
         let killed = self.ask_to_close(start + wait);
         let gone = self.wait_until_gone(start + wait);
-        TreeEnd { gone, killed, elapsed: start.elapsed() }
+        let stuck = if gone { Vec::new() } else { stuck_below(self.pid.as_raw_pid()) };
+        // All that can be done for what is stuck has been done: it is not waited for once more.
+        self.reaped = true;
+        let elapsed = start.elapsed();
+        let group = self.group.take().map(Group::end);
+        TreeEnd { gone, killed, elapsed, stuck, group }
     }
 
     fn ask_to_close(&mut self, end: Instant) -> Option<u32> {
@@ -53,6 +79,9 @@ impl Fence {
         if !is_readable(&self.pidfd, end) {
             // Gone already is as good as killed.
             let _gone = rustix::process::pidfd_send_signal(&self.pidfd, Signal::KILL);
+            if let Some(group) = &self.group {
+                group.kill();
+            }
             if !is_readable(&self.pidfd, Instant::now() + DROP_WAIT) {
                 return false;
             }
@@ -82,6 +111,24 @@ impl Drop for Fence {
         let _gone = rustix::process::pidfd_send_signal(&self.pidfd, Signal::KILL);
         self.wait_until_gone(Instant::now() + DROP_WAIT);
     }
+}
+
+/// What is left below a process that cannot end before they do.
+fn stuck_below(pid: i32) -> Vec<Stuck> {
+    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
+    let pids = entries.flatten().filter_map(|e| e.file_name().to_str()?.parse::<i32>().ok());
+    let all: Vec<ProcessStat> = pids.filter_map(stat_line::of).collect();
+    let mut below = HashSet::from([pid]);
+    loop {
+        let before = below.len();
+        below.extend(all.iter().filter(|p| below.contains(&p.parent)).map(|p| p.pid).collect::<Vec<_>>());
+        if below.len() == before {
+            break;
+        }
+    }
+    let alive = |p: &&ProcessStat| p.pid != pid && below.contains(&p.pid) && !matches!(p.state, 'Z' | 'X');
+    let stuck = |p: &ProcessStat| Stuck { pid: p.pid, name: p.comm.clone(), state: p.state };
+    all.iter().filter(alive).take(MAX_STUCK).map(stuck).collect()
 }
 
 fn is_readable(pidfd: &OwnedFd, end: Instant) -> bool {

@@ -1,18 +1,15 @@
 //! The processes of the place, read from its own /proc.
 
 use std::collections::{HashMap, HashSet};
-use std::io::Read;
-use std::time::Duration;
 
 use rustix::process::Pid;
 
 use crate::error::{FenceError, Step};
 use crate::role::{ProcessStat, RoleId};
+use crate::stat_line;
 
 /// Most processes that are looked at: a full listing has to fit into one message.
 const MAX_LISTED: usize = 4096;
-/// A line of /proc/PID/stat is far shorter; a name in it has 15 bytes.
-const MAX_LINE: u64 = 4096;
 
 /// Everything but PID 1.
 #[derive(Debug, Default)]
@@ -64,7 +61,7 @@ pub(super) fn list(roles: &HashMap<Pid, RoleId>) -> Result<Listing, FenceError> 
             continue;
         }
         // It may have ended since.
-        if let Some(mut process) = read_line(pid).as_deref().and_then(parse) {
+        if let Some(mut process) = stat_line::of(pid) {
             process.role = Pid::from_raw(pid).and_then(|p| roles.get(&p)).copied();
             listing.processes.push(process);
         }
@@ -72,57 +69,11 @@ pub(super) fn list(roles: &HashMap<Pid, RoleId>) -> Result<Listing, FenceError> 
     Ok(listing)
 }
 
-fn read_line(pid: i32) -> Option<String> {
-    let mut bytes = Vec::new();
-    std::fs::File::open(format!("/proc/{pid}/stat")).ok()?.take(MAX_LINE).read_to_end(&mut bytes).ok()?;
-    Some(String::from_utf8_lossy(&bytes).into_owned())
-}
-
-/// proc_pid_stat(5). The name may hold spaces and brackets: it ends at the last one.
-fn parse(line: &str) -> Option<ProcessStat> {
-    let (pid, rest) = line.split_once(" (")?;
-    let (comm, rest) = rest.rsplit_once(") ")?;
-    let mut fields = rest.split(' ');
-    let state = fields.next()?.chars().next()?;
-    let parent = fields.next()?.parse().ok()?;
-    // From field 5 (pgrp) to field 14 (utime).
-    let user: u64 = fields.nth(9)?.parse().ok()?;
-    let system: u64 = fields.next()?.parse().ok()?;
-    // From field 16 (cutime) to field 24 (rss).
-    let pages: u64 = fields.nth(8)?.parse().ok()?;
-    let page_kib = u64::try_from(rustix::param::page_size() / 1024).unwrap_or(4);
-    Some(ProcessStat {
-        pid: pid.parse().ok()?,
-        parent,
-        comm: comm.to_owned(),
-        state,
-        cpu: ticks(user.saturating_add(system)),
-        rss_kib: pages.saturating_mul(page_kib),
-        role: None,
-    })
-}
-
-fn ticks(count: u64) -> Duration {
-    let per_second = rustix::param::clock_ticks_per_second().max(1);
-    Duration::from_millis(count.saturating_mul(1000) / per_second)
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::time::Duration;
 
-    #[test]
-    fn a_line_with_a_hostile_name() {
-        let line =
-            "42 (a) R 9 (x) S 7 42 42 0 -1 4194304 100 0 0 0 250 50 3 4 20 0 1 0 999 4096 25 1844 1 1 0";
-        let process = parse(line).unwrap();
-        assert_eq!(process.pid, 42);
-        assert_eq!(process.comm, "a) R 9 (x");
-        assert_eq!((process.state, process.parent), ('S', 7));
-        assert_eq!(process.cpu, Duration::from_secs(3));
-        assert_eq!(process.rss_kib, 100);
-        assert_eq!(parse("42 (a"), None);
-    }
+    use super::*;
 
     #[test]
     fn strays_are_those_below_no_role() {

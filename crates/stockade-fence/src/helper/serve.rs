@@ -14,7 +14,7 @@ use crate::frames::{Frames, Received};
 use crate::helper::listing::{self, Listing};
 use crate::helper::place::Place;
 use crate::helper::sweep::Swept;
-use crate::helper::{spawn, sweep};
+use crate::helper::{memory, spawn, sweep};
 use crate::message::{Exited, Report, Request, SpawnOrder};
 use crate::role::{Role, RoleId, TreeStat};
 use crate::sys::process::{self, Ended, Wait};
@@ -123,6 +123,7 @@ impl Keeper {
                 let Listing { processes, total } = self.list()?;
                 frames.send(&Report::Stat(TreeStat { processes, total, ended_cpu: self.ended_cpu }), &[])
             }
+            Request::Memory => frames.send(&Report::Memory { bytes: memory::in_use()? }, &[]),
             Request::Close => {
                 let left = count(self.list()?.alive());
                 // Unheard is no matter: the end is what was asked for.

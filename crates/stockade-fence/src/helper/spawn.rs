@@ -143,6 +143,10 @@ fn limit(limits: SpawnLimits) -> Result<(), FenceError> {
         let most = rustix::process::getrlimit(Resource::Fsize).maximum.unwrap_or(u64::MAX);
         set_limit(Resource::Fsize, bytes.min(most)).step("setrlimit(FSIZE)")?;
     }
+    if let Some(count) = limits.processes {
+        let most = rustix::process::getrlimit(Resource::Nproc).maximum.unwrap_or(u64::MAX);
+        set_limit(Resource::Nproc, count.min(most)).step("setrlimit(NPROC)")?;
+    }
     Ok(())
 }
 

@@ -5,9 +5,11 @@ use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::pipe::PipeFlags;
+use rustix::process::Pid;
 
 use crate::error::{FenceError, FenceErrorKind, Step};
 use crate::frames::{Frames, Received};
+use crate::group;
 use crate::helper::phases::Phases;
 use crate::helper::{place, serve, sources};
 use crate::message::{Report, Request};
@@ -25,10 +27,11 @@ pub(super) fn run(frames: &mut Frames) -> Result<(), FenceError> {
     clock.mark("order");
     let gathered = sources::gather(&spec)?;
     clock.mark("gather");
+    let born_in = spec.group.as_ref().map(group::enter).transpose()?.flatten();
+    clock.mark("control groups");
     let (wait, go) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC).step("pipe2")?;
     let namespaces = NAMESPACES | if spec.network == FenceNetwork::Host { 0 } else { libc::CLONE_NEWNET };
-    // SAFETY: this process has one thread, and the child ends by `exit_now` in `pid_1`.
-    match unsafe { process::clone_sibling(namespaces) } {
+    match make_pid_1(namespaces, born_in)? {
         Ok(Side::Child) => {
             drop(go);
             pid_1(frames, &spec, gathered, wait)
@@ -46,6 +49,21 @@ pub(super) fn run(frames: &mut Frames) -> Result<(), FenceError> {
         }
         Err(errno) => Err(errno).step(refused_flag(namespaces)),
     }
+}
+
+type Made = Result<Side<(Pid, OwnedFd)>, Errno>;
+
+/// Makes PID 1, in the control group where there is one. Where it cannot be born there, this process goes first.
+fn make_pid_1(namespaces: libc::c_int, born_in: Option<OwnedFd>) -> Result<Made, FenceError> {
+    if let Some(folder) = born_in {
+        // SAFETY: this process has one thread, and the child ends by `exit_now` in `pid_1`.
+        if let Ok(made) = unsafe { process::clone_sibling_into(namespaces, folder.as_fd()) } {
+            return Ok(Ok(made));
+        }
+        group::join_whole(folder.as_fd())?;
+    }
+    // SAFETY: this process has one thread, and the child ends by `exit_now` in `pid_1`.
+    Ok(unsafe { process::clone_sibling(namespaces) })
 }
 
 fn order(frames: &mut Frames) -> Result<FenceSpec, FenceError> {

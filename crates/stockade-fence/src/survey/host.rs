@@ -74,7 +74,7 @@ impl ProcessStatus {
 }
 
 /// The beginning of a file of the kernel's; bytes that are not text are replaced.
-fn read(path: &str) -> io::Result<String> {
+pub(super) fn read(path: &str) -> io::Result<String> {
     let mut bytes = Vec::new();
     File::open(path)?.take(FILE_LIMIT).read_to_end(&mut bytes)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())

@@ -6,7 +6,7 @@ use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use stockade_core::survey::Rung;
-use stockade_fence::{Role, StartedHelper, stdio};
+use stockade_fence::{GroupSpec, Role, StartedHelper, stdio};
 
 use super::lab::{Lab, wait_for};
 
@@ -42,6 +42,7 @@ pub(crate) fn run() {
         best.get_or_insert((plain, total, added));
     }
     let (plain, total, added) = best.unwrap();
+    groups();
     let bubblewrap = bubblewrap();
     let crowd = median((0..CROWDS).map(|_| crowd()).collect());
     println!("{CROWD} at once {crowd:.3?}");
@@ -83,7 +84,7 @@ impl Round {
         let start = Instant::now();
         Command::new("/bin/true").stdin(Stdio::null()).status().unwrap();
         let plain = start.elapsed();
-        let (laps, phases) = fence(&lab, rung);
+        let (laps, phases) = fence(&lab, rung, None);
         Self { plain, laps, phases }
     }
 
@@ -93,9 +94,10 @@ impl Round {
 }
 
 /// The whole life of a fence around one `/bin/true`, as a run has it.
-fn fence(lab: &Lab, rung: Rung) -> ([Duration; 4], Vec<(String, u64)>) {
+fn fence(lab: &Lab, rung: Rung, group: Option<&GroupSpec>) -> ([Duration; 4], Vec<(String, u64)>) {
     let mut spec = lab.spec();
     spec.rung = rung;
+    spec.group = group.cloned();
     let mut clock = Instant::now();
     let mut lap = || {
         let now = Instant::now();
@@ -120,6 +122,20 @@ fn fence(lab: &Lab, rung: Rung) -> ([Duration; 4], Vec<(String, u64)>) {
     ([build, prove, spawned, lap()], phases)
 }
 
+/// What control groups add, each fence with them beside one without.
+fn groups() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let (lab, group) = (Lab::new("bench-groups"), super::groups::group("bench"));
+    let total = |group| fence(&lab, Rung::Ns, group).0.iter().sum::<Duration>();
+    let pairs: Vec<_> = (0..ROUNDS).map(|_| (total(None), total(Some(&group)))).collect();
+    let micros = |d: Duration| i128::try_from(d.as_micros()).unwrap();
+    let mut added: Vec<i128> = pairs.iter().map(|(without, with)| micros(*with) - micros(*without)).collect();
+    added.sort_unstable();
+    println!("{} control groups add {} us", group.hierarchies.len(), added[added.len() / 2]);
+}
+
 /// Many fences at the same moment, until the last is gone.
 fn crowd() -> Duration {
     let labs: Vec<Lab> = (0..CROWD).map(|i| Lab::new(&format!("bench-{i}"))).collect();
@@ -129,7 +145,7 @@ fn crowd() -> Duration {
             let ready = &ready;
             scope.spawn(move || {
                 ready.wait();
-                fence(lab, Rung::Ns);
+                fence(lab, Rung::Ns, None);
             });
         }
         ready.wait();

@@ -162,7 +162,7 @@ fn limits_are_those_asked_for() {
     let mut fence = Fence::build(&lab.spec()).unwrap();
     let (theirs, ours) = stdio::pipes().unwrap();
     let mut spawn = lab.shell(Role::Agent, "ulimit -n; ulimit -c; head -c 5000 /dev/zero > big");
-    spawn.limits = SpawnLimits { open_files: 256, file_bytes: Some(4096) };
+    spawn.limits = SpawnLimits { open_files: 256, file_bytes: Some(4096), processes: None };
     let id = fence.spawn(&spawn, theirs).unwrap();
     wait_for(&mut fence, id);
     assert_eq!(super::lab::text(ours.stdout), "256\n0\n");

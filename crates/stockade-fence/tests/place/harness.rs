@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
-use super::{bench, building, ending, errands, holding, refusals, roothost};
+use super::{bench, building, ending, errands, groups, holding, refusals, roothost};
 
 pub(crate) type Test = (&'static str, fn());
 
@@ -32,6 +32,7 @@ pub(crate) fn main() -> ExitCode {
     let mut tests: Vec<Test> = [building::TESTS, holding::TESTS, ending::TESTS, refusals::TESTS].concat();
     if !nobody {
         tests.extend(roothost::TESTS);
+        tests.extend(groups::TESTS);
     }
     let failed =
         tests.iter().filter(|(name, _)| name.contains(filter)).filter(|test| !passes(test, nobody)).count();

@@ -54,6 +54,7 @@ impl Lab {
             own_binary: OwnBinary::Absent,
             temp_bytes: 16 << 20,
             max_processes: Some(4096),
+            group: None,
         }
     }
 

@@ -76,5 +76,6 @@ fn spec(facts: &FixtureFacts, mode: AccessMode, rung: Rung, payload: Payload) ->
         own_binary: OwnBinary::Bound,
         temp_bytes: 64 << 20,
         max_processes: Some(512),
+        group: None,
     }
 }

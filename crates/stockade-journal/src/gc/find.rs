@@ -13,7 +13,7 @@ use rustix::{
     io::Errno,
 };
 
-use super::{GcPolicy, Leftover, LeftoverKind, directory_lives};
+use super::{GcPolicy, Leftover, LeftoverKind, directory_lives, groups};
 use crate::{
     error::{ErrorKind, JournalError},
     files, receipts,
@@ -83,6 +83,10 @@ fn run(state: &State, id: &OsStr, now: SystemTime, policy: &GcPolicy, found: &mu
     if let Some(output) = output.map(PathBuf::from).filter(|p| is_output_of(&directory, p)) {
         let why = "its launcher died before there was an answer";
         found.push(leftover(LeftoverKind::EmptyOutput, output, Some(id.clone()), why, true));
+    }
+    for (group, empty) in groups::left(&directory) {
+        let why = if empty { "the run is over" } else { "the run is over, and something is still in it" };
+        found.push(leftover(LeftoverKind::ControlGroup, group, Some(id.clone()), why, empty));
     }
     let ended = receipt.as_ref().is_some_and(|r| !receipts::is_reservation(r));
     let (kind, keep, what) = if ended {

@@ -3,7 +3,10 @@
 use std::{
     ffi::{CStr, CString, OsStr},
     mem::MaybeUninit,
-    os::{fd::OwnedFd, unix::ffi::OsStrExt as _},
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::ffi::OsStrExt as _,
+    },
     path::PathBuf,
 };
 
@@ -189,12 +192,12 @@ fn keep(found: &mut Vec<PathBuf>, path: &[u8]) {
     }
 }
 
-fn stat(folder: &OwnedFd, name: &CStr, flags: AtFlags) -> Result<Statx, Errno> {
+pub(super) fn stat(folder: impl AsFd, name: impl rustix::path::Arg, flags: AtFlags) -> Result<Statx, Errno> {
     rustix::fs::statx(folder, name, flags | AtFlags::NO_AUTOMOUNT, StatxFlags::BASIC_STATS)
 }
 
 /// The names in a folder, sorted, `room` at most; the flag says whether these are all.
-fn names(folder: &OwnedFd, buffer: &mut [MaybeUninit<u8>], room: usize) -> (Vec<CString>, bool) {
+pub(super) fn names(folder: &OwnedFd, buffer: &mut [MaybeUninit<u8>], room: usize) -> (Vec<CString>, bool) {
     let mut names = Vec::new();
     let mut entries = RawDir::new(folder, buffer);
     let mut all = true;

@@ -3,6 +3,7 @@
 use std::{fs::File, io::Write as _, os::fd::AsFd as _, path::Path, time::Duration};
 
 use stockade_core::{
+    limits::{LimitBy, LimitId},
     plan::LaunchPlan,
     status::{Boundary, Cause, Refusal, Status},
 };
@@ -14,7 +15,7 @@ use tokio::{
     time::Instant,
 };
 
-use crate::request::StopRequest;
+use crate::{place, request::StopRequest};
 
 /// Git in a large repository takes a minute; nothing takes longer than this.
 const LIMIT: Duration = Duration::from_secs(600);
@@ -105,6 +106,7 @@ pub(super) async fn run(
         limits: SpawnLimits {
             open_files: plan.limits.max_open_files,
             file_bytes: Some(plan.limits.max_file_bytes),
+            processes: place::held_by(plan, LimitId::Processes, LimitBy::Nproc),
         },
     };
     fence.spawn(&request, theirs)?;

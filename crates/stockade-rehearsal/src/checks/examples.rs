@@ -150,6 +150,7 @@ pub(crate) fn receipt() -> Receipt {
         digests: BTreeMap::new(),
         rehearsal: Some("read-only".to_owned()),
         limits: Limits::default(),
+        held_limits: Vec::new(),
         tree: TreeRecord { gone: true, ..TreeRecord::default() },
         network_decisions: BTreeMap::new(),
         notes: Vec::new(),

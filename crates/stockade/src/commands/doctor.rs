@@ -4,9 +4,10 @@ use serde_json::json;
 use stockade_core::status::{Status, exit_code};
 
 use crate::{
-    cli::DoctorArgs,
+    cli::{DoctorArgs, limits::LimitArgs},
     config::Config,
     error::CliError,
+    limits,
     order::{self, Basics},
     render,
     world::World,
@@ -20,7 +21,8 @@ pub(crate) fn run(args: DoctorArgs, world: &World) -> Result<u8, CliError> {
         provider_sandbox: args.provider_sandbox,
         executable: None,
     };
-    let ordered = order::of_basics(basics, &config, world)?;
+    let mut ordered = order::of_basics(basics, &config, world)?;
+    limits::apply(&LimitArgs::default(), &config, &mut ordered.settings, &mut ordered.request)?;
     let diagnosis = stockade_lane::diagnose(&ordered.request)?;
     if args.json {
         render::json(&json!({ "diagnosis": diagnosis, "settings": ordered.settings }))?;

@@ -12,6 +12,7 @@ use crate::{
     cli::RehearseArgs,
     config::Config,
     error::CliError,
+    limits,
     order::{self, Basics},
     render,
     render::Verbosity,
@@ -27,7 +28,8 @@ pub(crate) fn run(args: RehearseArgs, world: &World, verbosity: Verbosity) -> Re
         provider_sandbox: args.provider_sandbox,
         executable: args.executable,
     };
-    let ordered = order::of_basics(basics, &config, world)?;
+    let mut ordered = order::of_basics(basics, &config, world)?;
+    limits::apply(&args.limits, &config, &mut ordered.settings, &mut ordered.request)?;
     let own = std::env::current_exe().map_err(|e| broken(format!("this program cannot be found: {e}")))?;
     let request = RehearsalRequest {
         lane: ordered.request,

@@ -2,7 +2,10 @@
 
 use std::fmt::Write as _;
 
-use stockade_core::plan::{LaunchPlan, PlannedIdentity};
+use stockade_core::{
+    limits::LimitId,
+    plan::{LaunchPlan, PlannedIdentity},
+};
 
 /// The plan in a page.
 pub(crate) fn summary(plan: &LaunchPlan) -> String {
@@ -38,17 +41,14 @@ pub(crate) fn summary(plan: &LaunchPlan) -> String {
     let time = |ms: Option<u64>| ms.map_or_else(|| "none".to_owned(), |ms| format!("{} s", ms / 1000));
     line("deadline", &time(limits.timeout_ms));
     line("idle limit", &time(limits.idle_timeout_ms));
-    line(
-        "limits",
-        &format!(
-            "{} processes, {} open files, {} MiB a file, {} MiB temp, {} MiB output",
-            limits.max_processes,
-            limits.max_open_files,
-            limits.max_file_bytes >> 20,
-            limits.temp_bytes >> 20,
-            limits.output_bytes >> 20
-        ),
-    );
+    let _ = writeln!(t, "\nlimits");
+    for l in &plan.held_limits {
+        let (id, value, state) = (l.id.id(), l.id.show(l.limit), l.state.id());
+        let _ = writeln!(t, "  {id:<12} {value:<10} {state:<8} {}", l.mechanism);
+    }
+    for unlimited in unlimited(plan) {
+        let _ = writeln!(t, "  {:<12} none", unlimited.id());
+    }
     let _ = writeln!(t, "\nmounts");
     for m in &plan.mounts {
         let _ = writeln!(t, "  {} {}", if m.writable { "rw" } else { "ro" }, m.target.display());
@@ -63,6 +63,13 @@ pub(crate) fn summary(plan: &LaunchPlan) -> String {
         let _ = writeln!(t, "note: {n}");
     }
     t
+}
+
+/// Limits the order does without.
+fn unlimited(plan: &LaunchPlan) -> impl Iterator<Item = LimitId> {
+    let limits =
+        [(LimitId::Memory, plan.limits.max_memory_bytes), (LimitId::Growth, plan.limits.max_growth_bytes)];
+    limits.into_iter().filter(|(_, limit)| limit.is_none()).map(|(id, _)| id)
 }
 
 pub(crate) fn identity(identity: &PlannedIdentity) -> String {

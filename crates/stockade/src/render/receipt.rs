@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, fmt::Write as _};
 
 use stockade_core::{
     changes::FileChange,
+    limits::LimitRecord,
     receipt::{EgressRecord, Receipt},
 };
 
@@ -69,6 +70,12 @@ pub(crate) fn summary(r: &Receipt, standing: Option<&str>) -> String {
     }
     line("cost", &r.cost_usd.map_or("unknown".to_owned(), |c| format!("{c:.4} USD")));
     line("process tree", &tree(r));
+    for p in &r.tree.unkillable {
+        line("unkillable", &format!("process {} ({}, state {})", p.pid, p.name, p.state));
+    }
+    for l in &r.held_limits {
+        line("limit", &limit(l));
+    }
     for g in r.guarantees.iter().filter(|g| !g.held) {
         line("missing", &format!("{}: {}", g.id.id(), g.mechanism));
     }
@@ -131,6 +138,12 @@ fn changed(c: &FileChange) -> String {
 /// The changed files, one a line.
 pub(crate) fn changed_files(r: &Receipt) -> String {
     r.changes.files.iter().flat_map(|c| [changed(c), "\n".to_owned()]).collect()
+}
+
+fn limit(l: &LimitRecord) -> String {
+    let peak = l.peak.map_or(String::new(), |n| format!(", {} at most", l.id.show(n)));
+    let reached = if l.reached { ", REACHED" } else { "" };
+    format!("{} {} ({}{peak}{reached}): {}", l.id.id(), l.id.show(l.limit), l.state.id(), l.mechanism)
 }
 
 fn changes(r: &Receipt) -> String {

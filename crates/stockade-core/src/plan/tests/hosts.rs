@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use crate::limits::{CgroupFacts, CgroupHierarchy};
 use crate::survey::{
     BubblewrapFacts, CallerFacts, LandlockFacts, OuterFence, Refused, Rung, RungTrial, Survey,
 };
@@ -34,6 +35,7 @@ pub(super) fn plain() -> Survey {
         rungs: trials(None, None),
         bubblewrap: BubblewrapFacts { path: Some(PathBuf::from("/usr/bin/bwrap")), setuid: false },
         outer: OuterFence::default(),
+        cgroups: no_groups("access(/sys/fs/cgroup)", 13, "EACCES"),
         lsm: Some("lockdown,capability,landlock,yama,apparmor".to_owned()),
     }
 }
@@ -136,13 +138,41 @@ pub(super) fn root() -> Survey {
         initial_user_namespace: true,
         mount_privilege: true,
     };
-    Survey { caller, ..plain() }
+    Survey { caller, cgroups: groups_v1(), ..plain() }
+}
+
+fn no_groups(step: &str, errno: i32, errno_name: &str) -> CgroupFacts {
+    CgroupFacts { hierarchies: Vec::new(), refused: Some(refused(step, errno, errno_name)) }
+}
+
+fn group(version: u8, parent: &str, controllers: &[&str]) -> CgroupHierarchy {
+    CgroupHierarchy {
+        version,
+        parent: PathBuf::from(parent),
+        controllers: controllers.iter().map(ToString::to_string).collect(),
+    }
+}
+
+/// Version 1 with its controllers apart, and a version 2 without any.
+pub(super) fn groups_v1() -> CgroupFacts {
+    let hierarchies = vec![
+        group(1, "/sys/fs/cgroup/memory", &["memory"]),
+        group(1, "/sys/fs/cgroup/pids", &["pids"]),
+        group(2, "/sys/fs/cgroup/unified", &[]),
+    ];
+    CgroupFacts { hierarchies, refused: None }
+}
+
+/// A user's delegated part of version 2.
+pub(super) fn groups_delegated() -> CgroupFacts {
+    let slice = "/sys/fs/cgroup/user.slice/user-1000.slice/user@1000.service/app.slice";
+    CgroupFacts { hierarchies: vec![group(2, slice, &["memory", "pids"])], refused: None }
 }
 
 /// Root of a container with a user namespace of its own.
 pub(super) fn root_of_a_container() -> Survey {
     let caller = CallerFacts { initial_user_namespace: false, ..root().caller };
-    Survey { caller, ..plain() }
+    Survey { caller, cgroups: no_groups("access(/sys/fs/cgroup)", 30, "EROFS"), ..plain() }
 }
 
 /// Root of a container that shares the host's user namespace and may not mount.
@@ -153,5 +183,5 @@ pub(super) fn root_without_mounting() -> Survey {
 
 /// The cloud virtual machine of Claude Code on the web.
 pub(super) fn claude_code_web() -> Survey {
-    Survey { caller: root().caller, ..both_missing() }
+    Survey { caller: root().caller, cgroups: groups_v1(), ..both_missing() }
 }

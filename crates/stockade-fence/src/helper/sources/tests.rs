@@ -39,6 +39,7 @@ impl Scratch {
             own_binary: OwnBinary::Absent,
             temp_bytes: 1 << 20,
             max_processes: None,
+            group: None,
         }
     }
 }
