@@ -1,7 +1,7 @@
 //! The fence as a place, on the real kernel: as root with mapped owners, and as a user without privileges.
 //!
 //! Needs root and says so: a test that is skipped would prove nothing. `cargo test -p stockade-fence --test place NAME`
-//! runs the tests whose name holds NAME; `-- bench` prints medians.
+//! runs the tests whose name holds NAME; `-- bench` prints medians, `-- bench-groups` what control groups add.
 
 #![expect(
     clippy::unwrap_used,

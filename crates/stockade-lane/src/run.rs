@@ -318,9 +318,10 @@ async fn with_home(
         },
     );
     fault::point("staged");
-    let ended = in_fence(
+    // On the heap: it is by far the largest stage.
+    let ended = Box::pin(in_fence(
         request, admitted, plan, survey, &home, git, helper, listener, recorder, stops, clock, facts,
-    )
+    ))
     .await;
     if let Some(log) = &plan.session_log
         && let Err(e) = recorder.run().keep_session_events(

@@ -23,6 +23,10 @@ pub(crate) fn main() -> ExitCode {
         bench::run();
         return ExitCode::SUCCESS;
     }
+    if arguments.iter().any(|a| a == "bench-groups") {
+        bench::groups();
+        return ExitCode::SUCCESS;
+    }
     let filter = arguments.iter().find(|a| !a.starts_with("--")).map_or("", String::as_str);
     let nobody = arguments.iter().any(|a| a == AS_NOBODY);
     if !nobody && !rustix::process::geteuid().is_root() {
