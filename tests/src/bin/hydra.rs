@@ -7,6 +7,7 @@
     clippy::disallowed_methods,
     clippy::print_stdout,
     clippy::expect_used,
+    clippy::zombie_processes,
     reason = "a test tool whose job is to start processes and leave them"
 )]
 
