@@ -27,18 +27,37 @@ pub enum Rung {
     Nsl,
     /// Namespaces and seccomp.
     Ns,
+    /// As `ns`, but the provider's own sandbox can make namespaces and mounts inside.
+    NsNest,
+    /// As `ns`, with the host's `/proc`, read-only: a kernel that gives no fresh one.
+    NsHostproc,
+    /// Through bubblewrap, where namespaces cannot be made directly; with seccomp.
+    Bs,
 }
 
 impl Rung {
     /// Every rung, best first.
-    pub const ALL: [Self; 2] = [Self::Nsl, Self::Ns];
+    pub const ALL: [Self; 5] = [Self::Nsl, Self::Ns, Self::NsNest, Self::NsHostproc, Self::Bs];
 
     /// The id used in flags, receipts and documentation.
     pub const fn id(self) -> &'static str {
         match self {
             Self::Nsl => "nsl",
             Self::Ns => "ns",
+            Self::NsNest => "ns-nest",
+            Self::NsHostproc => "ns-hostproc",
+            Self::Bs => "bs",
         }
+    }
+
+    /// Finds a rung by its id.
+    pub fn from_id(id: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|r| r.id() == id)
+    }
+
+    /// Whether a sandbox of the provider's can make namespaces and mounts inside.
+    pub const fn nests(self) -> bool {
+        matches!(self, Self::NsNest)
     }
 }
 

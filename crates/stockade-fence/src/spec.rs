@@ -134,6 +134,9 @@ impl FenceSpec {
 
     /// Refuses what can be seen to be wrong without asking the kernel.
     pub(crate) fn check(&self) -> Result<(), FenceError> {
+        if !matches!(self.rung, Rung::Nsl | Rung::Ns) {
+            return Err(request("no such fence can be built yet"));
+        }
         if let Identity::Kernel { uid, gid } = self.identity
             && (uid == 0 || gid == 0)
         {

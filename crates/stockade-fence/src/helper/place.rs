@@ -71,7 +71,7 @@ pub(super) fn build(spec: &FenceSpec, gathered: Gathered) -> Result<Place, Fence
     }
     let ruleset = match spec.rung {
         Rung::Nsl => Some(second_lock::ruleset(&writable)?),
-        Rung::Ns => None,
+        Rung::Ns | Rung::NsNest | Rung::NsHostproc | Rung::Bs => None,
     };
     clock.mark("hardening");
     privileges::drop_all()?;

@@ -8,6 +8,9 @@ use stockade_core::survey::{CallerFacts, LandlockFacts, Refused, Rung, RungTrial
 use super::namespaces::{self, Locks, Walking, walk};
 use super::{Extent, landlock, refused};
 
+/// The rungs that can be tried.
+const TRIED: [Rung; 2] = [Rung::Nsl, Rung::Ns];
+
 /// The best rung that the host may have, on trial.
 #[derive(Debug)]
 pub(super) struct First {
@@ -54,7 +57,7 @@ pub(super) fn climb(
     let (begun, began, outcome) = first.finish();
     let mut outcome = Some(outcome);
     let mut trials = Vec::new();
-    for rung in Rung::ALL {
+    for rung in TRIED {
         let (started, refused) = match outcome.take_if(|_| rung == begun) {
             Some(refused) => (began, refused),
             None => (Instant::now(), try_rung(rung, caller, landlock)),
@@ -75,7 +78,7 @@ fn try_rung(rung: Rung, caller: &CallerFacts, landlock: &LandlockFacts) -> Optio
             Ok(abi) => walk(caller, &Locks::LandlockAndSeccomp(abi)),
             Err(refused) => Some(refused),
         },
-        Rung::Ns => walk(caller, &Locks::Seccomp),
+        Rung::Ns | Rung::NsNest | Rung::NsHostproc | Rung::Bs => walk(caller, &Locks::Seccomp),
     }
 }
 

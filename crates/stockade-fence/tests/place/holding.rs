@@ -4,11 +4,10 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use stockade_core::survey::Rung;
 use stockade_fence::{BindAccess, Fence, OwnBinary, Role, stdio};
 
 use super::harness::Test;
-use super::lab::{Lab, bind, text, wait_for};
+use super::lab::{Lab, RUNGS, bind, text, wait_for};
 
 pub(crate) const TESTS: &[Test] = &[
     (
@@ -30,7 +29,7 @@ fn a_mount_parent_in_a_writable_folder_cannot_be_swapped() {
         let workspace = parent.join("ws");
         fs::create_dir_all(&workspace).unwrap();
         fs::write(workspace.join("result"), "real\n").unwrap();
-        for rung in Rung::ALL {
+        for rung in RUNGS {
             let lab = Lab::new("swap");
             let mut spec = lab.spec();
             spec.rung = rung;
@@ -51,7 +50,7 @@ fn a_mount_parent_in_a_writable_folder_cannot_be_swapped() {
 }
 
 fn no_setuid_setgid_or_capability_file_appears() {
-    for rung in Rung::ALL {
+    for rung in RUNGS {
         let lab = Lab::new("setuid");
         let mut spec = lab.spec();
         spec.rung = rung;
@@ -93,7 +92,7 @@ fn everything_under(root: &Path) -> Vec<PathBuf> {
 }
 
 fn pid_1_takes_no_signals_and_gives_nothing_away() {
-    for rung in Rung::ALL {
+    for rung in RUNGS {
         let lab = Lab::new("pid1");
         let mut spec = lab.spec();
         spec.rung = rung;

@@ -13,6 +13,9 @@ use stockade_fence::{
     ProofRequest, Role, RoleId, SpawnLimits, SpawnRequest, WorkspaceProof, private_kernel_id, stdio,
 };
 
+/// The rungs that are built on every host of these tests.
+pub(crate) const RUNGS: [Rung; 2] = [Rung::Nsl, Rung::Ns];
+
 /// Folders of one test.
 pub(crate) struct Lab {
     pub(crate) root: PathBuf,
