@@ -336,7 +336,8 @@ fn names_that_nobody_knows() {
         );
         let message = format!(
             "`{}` line 3: unknown field `timeot`, expected one of `provider`, `mode`, `timeout`, `idle_timeout`, \
-             `network`, `allow`, `provider_sandbox`",
+             `network`, `allow`, `provider_sandbox`, `max_processes`, `max_memory`, `max_open_files`, `max_file_size`, \
+             `max_temp`, `max_growth`, `max_output`, `require_limits`, `rung`",
             config.display()
         );
         let error = mistake(
@@ -390,7 +391,13 @@ fn flags_that_do_not_go_together() {
 #[test]
 fn arguments_that_cannot_be_read_are_json_too() {
     let world = World::new(&Caller::root());
-    for wrong in [("--timeout", Some("5 parsecs")), ("--mode", Some("read-write")), ("--colour", Some("x"))] {
+    for wrong in [
+        ("--timeout", Some("5 parsecs")),
+        ("--mode", Some("read-write")),
+        ("--colour", Some("x")),
+        ("--rung", Some("nslx")),
+        ("--accept-missing", Some("everything")),
+    ] {
         let call = order(&world, &[wrong]);
         let before = traces(&world);
         let ended = call.end().expect_code(64);

@@ -40,13 +40,15 @@ struct Host {
     broken_bwrap: bool,
     /// The rung that stands; `None`: none does.
     rung: Option<&'static str>,
-    /// What the host lacks for the agent's own sandbox, as the refusal names it, beside nesting.
+    /// What the host lacks for the agent's own sandbox, as the refusal names it; without a rung, nesting too.
     lacks: &'static [&'static str],
 }
 
 const NO_LANDLOCK: &str = "Landlock: landlock_create_ruleset answered ENOSYS";
 const NO_BUBBLEWRAP: &str = "bubblewrap: no `bwrap` on PATH";
-const NO_NESTING: &str = "nesting: ";
+/// The first on `PATH` is the caller's own, which is not there inside.
+const OWN_BUBBLEWRAP: &str = "/first/bwrap`, the first on PATH, is in no folder of the system";
+const NO_NESTING: &str = "nesting: clone(NEWUSER) answered EPERM";
 
 const fn host(name: &'static str, classes: &'static [&'static str], rung: Option<&'static str>) -> Host {
     Host { name, classes, broken_bwrap: false, rung, lacks: &[] }
@@ -58,7 +60,7 @@ const HOSTS: [Host; 6] = [
     host("user namespaces off", &["no-userns"], None),
     Host { lacks: &[NO_LANDLOCK], ..host("both off", &["no-landlock", "no-userns"], None) },
     Host { lacks: &[NO_BUBBLEWRAP], ..host("no bwrap", &["no-bwrap"], Some("nsl")) },
-    Host { broken_bwrap: true, ..host("a bwrap that fails", &[], Some("nsl")) },
+    Host { broken_bwrap: true, lacks: &[OWN_BUBBLEWRAP], ..host("a bwrap that fails", &[], Some("nsl")) },
 ];
 
 /// A stub's world: the workspace, a folder in which a start leaves its mark, and everywhere else it tries to write.
@@ -374,7 +376,7 @@ fn needs_landlock(stage: &Stage) -> PathBuf {
 #[test]
 fn an_agent_whose_own_profile_is_kept_is_refused_before_start_naming_the_missing_parts() {
     each_host(
-        |_| true,
+        |h| h.rung.is_none() || !h.lacks.is_empty(),
         |what, host, stage| {
             let agent = needs_landlock(stage);
             for mode in MODES {
@@ -385,16 +387,44 @@ fn an_agent_whose_own_profile_is_kept_is_refused_before_start_naming_the_missing
                 let code = if host.rung.is_some() { "provider-sandbox-unavailable" } else { "no-rung" };
                 assert_eq!(cause["code"], code, "{what}: {cause:#}");
                 let evidence = cause["evidence"].to_string();
-                for part in host.lacks.iter().chain([&NO_NESTING]) {
+                let nesting = host.rung.is_none().then_some(&NO_NESTING);
+                for part in host.lacks.iter().chain(nesting) {
                     assert!(evidence.contains(part), "{what}: `{part}` is not named: {cause:#}");
                 }
-                for part in [NO_LANDLOCK, NO_BUBBLEWRAP].iter().filter(|p| !host.lacks.contains(p)) {
+                let parts = [NO_LANDLOCK, NO_BUBBLEWRAP, OWN_BUBBLEWRAP];
+                for part in parts.iter().filter(|p| !host.lacks.contains(p)) {
                     assert!(!evidence.contains(part), "{what}: `{part}` is not true here: {cause:#}");
                 }
                 if host.rung.is_some() {
                     assert!(ended.stderr.contains("--provider-sandbox replace"), "{what}: {}", ended.stderr);
                 }
                 assert_not_started(&format!("{what}, {mode}, keep"), stage, &receipt);
+            }
+        },
+    );
+}
+
+#[test]
+fn an_agent_whose_own_profile_is_kept_applies_it_inside_the_fence() {
+    each_host(
+        |h| h.rung.is_some() && h.lacks.is_empty(),
+        |what, _, stage| {
+            let agent = needs_landlock(stage);
+            let tools = stage.world.path("tools").display().to_string();
+            for mode in MODES {
+                let what = format!("{what}, {mode}");
+                let ended = stage.run(&agent, mode, "keep", &["--read", &tools]);
+                let receipt = stage.receipt(mode, "keep");
+                assert_eq!(receipt["status"], "complete", "{what}: {}", ended.stderr);
+                assert_eq!(receipt["fence"]["rung"], "ns-nest", "{what}");
+                assert_eq!(receipt["fence"]["nesting"], true, "{what}");
+                let proven = proof(&receipt, "privileges");
+                for canary in ["kernel-setting", "nested-capability", "nested-setting", "setuid-in-home"] {
+                    assert!(proven.contains(&canary), "{what}: {proven:?}");
+                }
+                let inner = (mode == "isolated-write").then_some("inner\n");
+                assert_eq!(stage.inner_canary().as_deref(), inner, "{what}");
+                stage.assert_host_untouched(&what);
             }
         },
     );

@@ -40,9 +40,15 @@ fn refusal(survey: &Survey, rung: Rung) -> Option<Refused> {
 }
 
 #[test]
-fn both_rungs_stand_on_a_plain_host_and_nobody_elses_fence_is_seen() {
+fn every_rung_stands_on_a_plain_host_and_nobody_elses_fence_is_seen() {
     on_both(&[], |survey| {
-        assert!(survey.stands(Rung::Nsl) && survey.stands(Rung::Ns), "{survey:#?}");
+        assert!(Rung::ALL.into_iter().all(|rung| survey.stands(rung)), "{survey:#?}");
+        let bubblewrap = &survey.bubblewrap;
+        assert!(
+            bubblewrap.path.is_some() && bubblewrap.untrusted.is_none() && !bubblewrap.setuid,
+            "{bubblewrap:?}"
+        );
+        assert!(bubblewrap.version.is_some(), "{bubblewrap:?}");
         assert!(survey.landlock.abi.is_some_and(|abi| abi >= 6) && survey.landlock.refused.is_none());
         assert_eq!(survey.seccomp_refused, None);
         assert!(!survey.outer.is_present(), "{survey:#?}");
@@ -70,9 +76,12 @@ fn without_landlock_the_second_rung_stands_and_the_first_names_the_missing_call(
 #[test]
 fn without_user_namespaces_no_rung_stands_and_the_call_is_named() {
     on_both(&["no-userns-sysctl"], |survey| {
-        for rung in [Rung::Nsl, Rung::Ns] {
+        for rung in Rung::ALL.into_iter().filter(|r| *r != Rung::Bs) {
             assert_eq!(refusal(survey, rung), Some(refused("clone(NEWUSER)", libc::EPERM, "EPERM")));
         }
+        // Through bubblewrap its own complaint is the step.
+        let through = refusal(survey, Rung::Bs).unwrap();
+        assert!(through.step.starts_with("bwrap: ") && through.errno == libc::EPERM, "{through:?}");
         assert_eq!(survey.outer.intercepted_calls, Vec::<String>::new(), "a sysctl is not a foreign fence");
     });
     on_both(&["no-userns"], |survey| {
@@ -98,11 +107,20 @@ fn the_kernels_own_refusals_are_named_by_their_step() {
     assert!(!spent.caller.is_root_host(), "root of another namespace is not the host's");
 
     let masked = survey_after("-m", "mount --bind /dev/null /proc/cmdline");
-    assert_eq!(refusal(&masked, Rung::Ns), Some(refused("fsmount(proc)", libc::EPERM, "EPERM")));
+    for rung in [Rung::Nsl, Rung::Ns, Rung::NsNest] {
+        assert_eq!(refusal(&masked, rung), Some(refused("fsmount(proc)", libc::EPERM, "EPERM")));
+    }
+    assert!(
+        masked.stands(Rung::NsHostproc),
+        "the host's /proc stays where no fresh one is given: {masked:#?}"
+    );
     assert!(!masked.outer.is_present());
 
     let nested = survey_after("-Ur", "true");
     assert!(nested.stands(Rung::Ns), "root of another namespace takes the way of users: {nested:#?}");
+    // Whose user is the host's root could change the kernel's settings from inside.
+    let settings = refused("the kernel denies its settings", 0, "");
+    assert_eq!(refusal(&nested, Rung::NsNest), Some(settings));
 }
 
 #[test]
@@ -136,7 +154,26 @@ fn inside_a_landlock_domain_mounting_is_refused_and_the_domain_is_counted() {
 
 #[test]
 fn bubblewrap_is_not_found_where_it_is_not_on_path() {
-    assert_eq!(survey_on(&["no-bwrap"]).bubblewrap.path, None);
+    let survey = survey_on(&["no-bwrap"]);
+    assert_eq!(survey.bubblewrap.path, None);
+    assert_eq!(refusal(&survey, Rung::Bs), Some(refused("find bwrap on PATH", libc::ENOENT, "ENOENT")));
+}
+
+#[test]
+fn a_bubblewrap_that_others_can_change_is_looked_at_and_never_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let mark = folder.path().join("ran");
+    let own = folder.path().join("bwrap");
+    std::fs::write(&own, format!("#!/bin/sh\ntouch {}\n", mark.display())).unwrap();
+    std::fs::set_permissions(&own, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let first = format!("PATH={}:$PATH", folder.path().display());
+    let survey = survey_after("-m", &format!("export {first}"));
+    assert_eq!(survey.bubblewrap.path, Some(own));
+    assert!(survey.bubblewrap.untrusted.is_some(), "{survey:#?}");
+    let through = refusal(&survey, Rung::Bs).unwrap();
+    assert!(through.step.starts_with("who can change bwrap: "), "{through:?}");
+    assert!(!mark.exists(), "it was run");
+    assert_eq!(survey.bubblewrap.version, None);
 }
 
 #[test]

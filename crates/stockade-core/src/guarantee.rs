@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::mode::AccessMode;
+use crate::{mode::AccessMode, survey::Rung};
 
 /// One promise about what an agent and its tools cannot do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
@@ -90,9 +90,8 @@ impl Guarantee {
         Self::ALL.into_iter().find(|g| g.id() == id)
     }
 
-    /// Whether a run in this mode needs the guarantee unless the caller accepts its absence in words.
-    ///
-    /// `no-nesting` is required by every rung of this version, because none of them nests.
+    /// Whether a run in this mode needs the guarantee, on a rung that does not nest, unless the caller accepts its
+    /// absence in words.
     pub const fn required_in(self, mode: AccessMode) -> bool {
         match self {
             Self::WorkspaceReadonly => matches!(mode, AccessMode::ReadOnly),
@@ -107,6 +106,11 @@ impl Guarantee {
             | Self::TreeEnd
             | Self::Bounds => true,
         }
+    }
+
+    /// Whether a run in this mode on this rung needs the guarantee. A rung that nests cannot also forbid nesting.
+    pub fn required_on(self, rung: Rung, mode: AccessMode) -> bool {
+        self.required_in(mode) && !(self == Self::NoNesting && rung.nests())
     }
 }
 

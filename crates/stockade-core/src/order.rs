@@ -11,6 +11,7 @@ use crate::{
     limits::LimitDemand,
     mode::{AccessMode, Api, NetworkPolicy, ProviderSandbox},
     network::Destination,
+    survey::Rung,
 };
 
 /// The largest prompt Stockade takes, in bytes. A profile can ask for less.
@@ -50,6 +51,8 @@ pub struct Order {
     pub provider_sandbox: ProviderSandbox,
     /// Where that choice came from: `flag`, `default`, or a config file's path.
     pub provider_sandbox_source: String,
+    /// The only rung the caller takes; `None`: the first that stands and carries the order.
+    pub rung: Option<Rung>,
     /// Guarantees the caller can do without.
     pub accept_missing: Vec<Guarantee>,
     /// Limits.

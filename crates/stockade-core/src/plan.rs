@@ -4,7 +4,9 @@ mod checks;
 mod guarantees;
 mod launch;
 mod limits;
+mod own_sandbox;
 mod refusals;
+mod rungs;
 #[cfg(test)]
 pub(crate) mod tests;
 
@@ -55,6 +57,8 @@ pub struct LaunchPlan {
     pub cwd: PathBuf,
     /// The rung the fence is built on.
     pub rung: Rung,
+    /// Whether a sandbox of the provider's can make namespaces and mounts inside.
+    pub nesting: bool,
     /// Better rungs and why they do not stand here.
     pub rejected_rungs: Vec<RungTrial>,
     /// The kernel ids the agent runs as.
@@ -289,6 +293,11 @@ pub fn check_order(order: &Order, profile: &Profile) -> Result<(), Refusal> {
     checks::order(order, profile)
 }
 
+/// The rungs that a survey has to try for an order, in this order, until one stands.
+pub fn rungs_to_try(order: &Order, profile: &Profile) -> Vec<Rung> {
+    rungs::wanted(order, profile)
+}
+
 /// Decides how an order is carried out on this host, or why it is not.
 pub fn plan(
     order: &Order,
@@ -300,9 +309,6 @@ pub fn plan(
     checks::workspace(order)?;
     checks::credential(order, &profile.profile)?;
     refusals::platform(survey)?;
-    let rung = refusals::fence(order, survey, &profile.profile)?;
-    let held_limits = limits::of(order, survey, &launch::identity(order, survey), rung);
-    limits::require(order, &held_limits)?;
-    let guarantees = guarantees::of(order, rung, &held_limits)?;
-    launch::assemble(order, pin, survey, profile, rung, guarantees, held_limits)
+    let footing = rungs::choose(order, survey, &profile.profile)?;
+    launch::assemble(order, pin, survey, profile, footing)
 }

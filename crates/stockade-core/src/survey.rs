@@ -85,7 +85,7 @@ pub struct LandlockFacts {
     pub layers_in_use: u8,
 }
 
-/// bubblewrap as found on PATH. Never used by the rungs of this version; providers may need it.
+/// bubblewrap as found on PATH: providers may need it, and the rung `bs` is built through it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BubblewrapFacts {
@@ -93,6 +93,19 @@ pub struct BubblewrapFacts {
     pub path: Option<PathBuf>,
     /// Whether that file is setuid.
     pub setuid: bool,
+    /// Why it is never run on the host: a folder on its way, or the file itself, that somebody but root can change.
+    pub untrusted: Option<String>,
+    /// Its version by its own word; `None`: not asked, because `bs` was not tried, or not understood.
+    pub version: Option<String>,
+}
+
+impl BubblewrapFacts {
+    /// Whether a link in a writable tree cannot lead its mounts astray (CVE-2026-87766, mended in 0.12).
+    pub fn resists_links(&self) -> bool {
+        const MENDED: (u32, u32) = (0, 12);
+        let mut numbers = self.version.iter().flat_map(|v| v.split('.')).map_while(|n| n.parse::<u32>().ok());
+        matches!((numbers.next(), numbers.next()), (Some(major), Some(minor)) if (major, minor) >= MENDED)
+    }
 }
 
 /// Signs of somebody else's fence around this process.

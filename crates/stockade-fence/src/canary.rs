@@ -11,11 +11,12 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use stockade_core::guarantee::Guarantee;
+use stockade_core::survey::Rung;
 
 use crate::spec::BindAccess;
 
 pub(crate) use attempt::run_inside;
-pub(crate) use decoys::{Decoys, NetworkIs, SecondLock};
+pub(crate) use decoys::{Decoys, NetworkIs};
 pub(crate) use proof::judge;
 pub use proof::{CanaryResult, Expectation, Proof, ProofError, ProofRequest, WorkspaceProof};
 
@@ -35,6 +36,8 @@ pub(crate) enum Canary {
     AbstractDecoy,
     /// Sees or signals a process of the host.
     ProcessDecoy,
+    /// Reads memory, environment or descriptors of a process of the host, where that can be seen.
+    ProcessSecrets,
     /// Opens a setting of the kernel for writing.
     KernelSetting,
     /// Has a capability, may gain one, or runs without a filter.
@@ -59,19 +62,27 @@ pub(crate) enum Canary {
     SecondLock,
     /// Mounts a file system.
     Mount,
-    /// Makes a user namespace. The last one: had it worked, nothing after it would mean anything.
+    /// Makes a user namespace and mounts in it. On a rung that does not nest it is the last: had it worked, nothing after
+    /// it would mean anything. What follows is tried by root of that namespace.
     UserNamespace,
+    /// Takes the read-only lock off the root.
+    NestedRemount,
+    /// Opens a setting of the kernel for writing.
+    NestedSetting,
+    /// Gives a file in the home a capability.
+    NestedCapability,
 }
 
 impl Canary {
     /// Every canary, in the order of their attempts.
-    pub(crate) const ALL: [Self; 19] = [
+    pub(crate) const ALL: [Self; 23] = [
         Self::SecretFile,
         Self::ShadowFile,
         Self::WriteOutside,
         Self::TcpDecoy,
         Self::AbstractDecoy,
         Self::ProcessDecoy,
+        Self::ProcessSecrets,
         Self::KernelSetting,
         Self::Privileges,
         Self::SetuidInWorkspace,
@@ -85,6 +96,9 @@ impl Canary {
         Self::SecondLock,
         Self::Mount,
         Self::UserNamespace,
+        Self::NestedRemount,
+        Self::NestedSetting,
+        Self::NestedCapability,
     ];
 
     pub(crate) const fn name(self) -> &'static str {
@@ -95,6 +109,7 @@ impl Canary {
             Self::TcpDecoy => "tcp-decoy",
             Self::AbstractDecoy => "abstract-decoy",
             Self::ProcessDecoy => "process-decoy",
+            Self::ProcessSecrets => "process-secrets",
             Self::KernelSetting => "kernel-setting",
             Self::Privileges => "privileges",
             Self::SetuidInWorkspace => "setuid-in-workspace",
@@ -108,29 +123,38 @@ impl Canary {
             Self::SecondLock => "second-lock",
             Self::Mount => "mount",
             Self::UserNamespace => "user-namespace",
+            Self::NestedRemount => "nested-remount",
+            Self::NestedSetting => "nested-setting",
+            Self::NestedCapability => "nested-capability",
         }
     }
 
     /// The guarantee it stands for.
     pub(crate) const fn guarantee(self, plan: &CanaryPlan) -> Guarantee {
         match self {
-            Self::SecretFile | Self::ShadowFile => Guarantee::Secrets,
+            Self::SecretFile | Self::ShadowFile | Self::ProcessSecrets => Guarantee::Secrets,
             Self::TcpDecoy | Self::AbstractDecoy => Guarantee::Network,
             Self::ProcessDecoy => Guarantee::ProcessVisibility,
             Self::KernelSetting
             | Self::Privileges
             | Self::SetuidInWorkspace
             | Self::SetuidInHome
-            | Self::FileCapability => Guarantee::Privileges,
+            | Self::FileCapability
+            | Self::NestedSetting
+            | Self::NestedCapability => Guarantee::Privileges,
+            Self::Mount | Self::UserNamespace if plan.rung.nests() => Guarantee::Privileges,
             Self::Mount | Self::UserNamespace => Guarantee::NoNesting,
             Self::ProtectedWrite => Guarantee::RepoMetadata,
             Self::WorkspaceWrite => match &plan.workspace {
                 Some(WorkspaceProof { access: BindAccess::ReadOnly, .. }) => Guarantee::WorkspaceReadonly,
                 _ => Guarantee::WriteConfinement,
             },
-            Self::WriteOutside | Self::HomeWrite | Self::TempWrite | Self::StdinReopen | Self::SecondLock => {
-                Guarantee::WriteConfinement
-            }
+            Self::WriteOutside
+            | Self::HomeWrite
+            | Self::TempWrite
+            | Self::StdinReopen
+            | Self::SecondLock
+            | Self::NestedRemount => Guarantee::WriteConfinement,
         }
     }
 
@@ -142,7 +166,11 @@ impl Canary {
             Self::AbstractDecoy => plan.abstract_name.is_some(),
             Self::SetuidInWorkspace | Self::WorkspaceWrite => plan.workspace.is_some(),
             Self::ProtectedWrite => !plan.protected.is_empty(),
-            Self::SecondLock => plan.second_lock,
+            // Where the host's /proc stays its processes are seen; what they hold must not be.
+            Self::ProcessDecoy => plan.rung != Rung::NsHostproc,
+            Self::ProcessSecrets => plan.rung == Rung::NsHostproc,
+            Self::SecondLock => plan.rung == Rung::Nsl,
+            Self::NestedRemount | Self::NestedSetting | Self::NestedCapability => plan.rung.nests(),
             _ => true,
         }
     }
@@ -151,6 +179,7 @@ impl Canary {
     pub(crate) fn expectation(self, plan: &CanaryPlan) -> Expectation {
         match self {
             Self::HomeWrite | Self::TempWrite => Expectation::Works,
+            Self::UserNamespace if plan.rung.nests() => Expectation::Works,
             Self::WorkspaceWrite => match &plan.workspace {
                 Some(WorkspaceProof { access: BindAccess::ReadWrite, .. }) => Expectation::Works,
                 _ => Expectation::Denied,
@@ -169,12 +198,17 @@ impl Canary {
             Self::TcpDecoy => &[libc::ECONNREFUSED, libc::ENETUNREACH],
             Self::AbstractDecoy => &[libc::ECONNREFUSED, libc::EPERM],
             Self::ProcessDecoy => &[libc::ESRCH],
+            Self::ProcessSecrets => &[libc::EACCES, libc::EPERM],
             Self::SetuidInWorkspace => &[libc::EPERM, libc::EROFS, libc::EACCES],
-            Self::FileCapability => &[libc::EPERM, libc::EOPNOTSUPP],
+            Self::FileCapability | Self::NestedCapability => &[libc::EPERM, libc::EOPNOTSUPP],
             Self::WorkspaceWrite | Self::ProtectedWrite => &[libc::EROFS, libc::EACCES],
             Self::StdinReopen => &[libc::ENXIO],
-            Self::SecondLock => &[libc::EACCES],
-            Self::Privileges | Self::SetuidInHome | Self::Mount | Self::UserNamespace => &[libc::EPERM],
+            Self::SecondLock | Self::NestedSetting => &[libc::EACCES],
+            Self::Privileges
+            | Self::SetuidInHome
+            | Self::Mount
+            | Self::UserNamespace
+            | Self::NestedRemount => &[libc::EPERM],
             Self::HomeWrite | Self::TempWrite => &[],
         }
     }
@@ -194,7 +228,7 @@ pub(crate) struct CanaryPlan {
     pub(crate) process: ProcessMark,
     pub(crate) workspace: Option<WorkspaceProof>,
     pub(crate) protected: Vec<PathBuf>,
-    pub(crate) second_lock: bool,
+    pub(crate) rung: Rung,
 }
 
 /// A process and the moment it started: a process id alone may be given again inside.

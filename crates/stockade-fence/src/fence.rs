@@ -3,6 +3,7 @@
 mod build;
 mod ending;
 mod prove;
+mod through;
 
 use std::collections::VecDeque;
 use std::net::{TcpListener, UdpSocket};

@@ -4,7 +4,9 @@
 //! and then serves the control socket. End of file on that socket is the lifeline: PID 1 ends, and the kernel ends
 //! everything else in its PID namespace with it.
 
+mod bubblewrap;
 mod etc;
+mod inner;
 mod listing;
 mod memory;
 mod phases;
@@ -34,6 +36,8 @@ use crate::sys::process;
 const NAME: &str = "stockade-fence-helper";
 /// The only argument of a helper; the number is that of the control protocol.
 const ARGUMENT: &str = "fence-helper-protocol-1";
+/// The first argument of a helper that bubblewrap has started inside; the second names the descriptor of its order.
+const INNER_ARGUMENT: &str = "fence-inner-helper-protocol-1";
 /// The code of a helper that could not do its work.
 const FAILED: i32 = 125;
 
@@ -45,11 +49,19 @@ static OWN_EXECUTABLE: OnceLock<OwnedFd> = OnceLock::new();
 /// A helper is recognised by its name, its one argument and a control socket made by its parent as standard input, so
 /// that nobody becomes one by accident.
 pub fn enter_if_asked() {
-    let arguments: Vec<OsString> = std::env::args_os().take(3).collect();
-    if arguments == [NAME, ARGUMENT]
-        && let Some(control) = inherited_control()
-    {
-        run(control);
+    let arguments: Vec<OsString> = std::env::args_os().take(4).collect();
+    match arguments.as_slice() {
+        [name, argument] if name == NAME && argument == ARGUMENT => {
+            if let Some(control) = inherited_control() {
+                run(control);
+            }
+        }
+        [_, argument, order] if argument == INNER_ARGUMENT && is_first_process() => {
+            if let (true, Some(order)) = (is_stream(rustix::stdio::stdin()), order.to_str()) {
+                inner::run(order);
+            }
+        }
+        _ => {}
     }
     if let Ok(executable) = rustix::fs::open("/proc/self/exe", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
     {
@@ -61,9 +73,7 @@ pub fn enter_if_asked() {
 /// Standard input, if it is a stream socket whose other end our parent made.
 fn inherited_control() -> Option<OwnedFd> {
     let stdin = rustix::stdio::stdin();
-    let is_stream = rustix::net::sockopt::socket_domain(stdin) == Ok(AddressFamily::UNIX)
-        && rustix::net::sockopt::socket_type(stdin) == Ok(SocketType::STREAM);
-    if !is_stream {
+    if !is_stream(stdin) {
         return None;
     }
     let peer = rustix::net::sockopt::socket_peercred(stdin).ok()?;
@@ -72,6 +82,16 @@ fn inherited_control() -> Option<OwnedFd> {
         return None;
     }
     rustix::io::fcntl_dupfd_cloexec(stdin, 3).ok()
+}
+
+fn is_stream(fd: BorrowedFd<'_>) -> bool {
+    rustix::net::sockopt::socket_domain(fd) == Ok(AddressFamily::UNIX)
+        && rustix::net::sockopt::socket_type(fd) == Ok(SocketType::STREAM)
+}
+
+/// Whether this is PID 1 of a namespace: its parent is outside, and so has no number here.
+fn is_first_process() -> bool {
+    rustix::process::getpid().is_init() && rustix::process::getppid().is_none()
 }
 
 fn run(control: OwnedFd) -> ! {

@@ -68,7 +68,13 @@ pub(crate) enum Work {
 pub(crate) enum Report {
     /// PID 1 exists; its pidfd comes with the message.
     Born {
+        /// Its id where it was sent from.
         pid: i32,
+        /// Where the time of stage A went: (phase, microseconds).
+        phases: Vec<(String, u64)>,
+    },
+    /// bubblewrap takes over from stage A; what it complains about can be read from the descriptor with the message.
+    Through {
         /// Where the time of stage A went: (phase, microseconds).
         phases: Vec<(String, u64)>,
     },
@@ -97,7 +103,7 @@ pub(crate) enum Report {
 impl Carries for Report {
     fn descriptors(&self) -> usize {
         match self {
-            Self::Born { .. } => 1,
+            Self::Born { .. } | Self::Through { .. } => 1,
             Self::Ready { listeners, .. } => *listeners,
             Self::Failed(_)
             | Self::Spawned

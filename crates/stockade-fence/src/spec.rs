@@ -109,6 +109,8 @@ pub enum OwnBinary {
 pub struct FenceSpec {
     /// Which mechanisms. Exactly these, or the build fails.
     pub rung: Rung,
+    /// The bubblewrap that [`Rung::Bs`] is built through. Every part of its path has to be root's alone.
+    pub bubblewrap: Option<PathBuf>,
     /// As whom the payload runs.
     pub identity: Identity,
     /// Everything of the host that exists inside, beside the system's own folders.
@@ -127,15 +129,20 @@ pub struct FenceSpec {
 }
 
 impl FenceSpec {
-    /// Whether this is a root host: sources are cloned before the namespaces are made.
+    /// Whether this is a root host: sources are cloned before the namespaces are made, where Stockade makes them itself.
     pub(crate) fn is_root_host(&self) -> bool {
-        !matches!(self.identity, Identity::Caller)
+        !matches!(self.identity, Identity::Caller) && self.rung != Rung::Bs
     }
 
     /// Refuses what can be seen to be wrong without asking the kernel.
     pub(crate) fn check(&self) -> Result<(), FenceError> {
-        if !matches!(self.rung, Rung::Nsl | Rung::Ns) {
-            return Err(request("no such fence can be built yet"));
+        if self.rung.nests() && self.identity == Identity::KernelRoot {
+            return Err(request("a fence that nests never runs as kernel root"));
+        }
+        if self.rung == Rung::Bs
+            && (self.bubblewrap.is_none() || matches!(self.identity, Identity::Kernel { .. }))
+        {
+            return Err(request("through bubblewrap needs its path, and maps no owners"));
         }
         if let Identity::Kernel { uid, gid } = self.identity
             && (uid == 0 || gid == 0)
@@ -209,6 +216,7 @@ mod tests {
     fn spec(binds: Vec<Bind>) -> FenceSpec {
         FenceSpec {
             rung: Rung::Ns,
+            bubblewrap: None,
             identity: Identity::Caller,
             binds,
             network: FenceNetwork::Empty,
@@ -246,5 +254,17 @@ mod tests {
         let mut spec = spec(Vec::new());
         spec.identity = Identity::Kernel { uid: 0, gid: 7 };
         assert!(spec.check().is_err());
+    }
+
+    #[test]
+    fn a_fence_that_nests_is_never_kernel_roots_and_one_through_bubblewrap_has_its_path() {
+        let nests = FenceSpec { rung: Rung::NsNest, ..spec(Vec::new()) };
+        assert_eq!(nests.check(), Ok(()));
+        assert!(FenceSpec { identity: Identity::KernelRoot, ..nests }.check().is_err());
+        let through = FenceSpec { rung: Rung::Bs, ..spec(Vec::new()) };
+        assert!(through.check().is_err());
+        let through = FenceSpec { bubblewrap: Some("/usr/bin/bwrap".into()), ..through };
+        assert_eq!(through.check(), Ok(()));
+        assert!(FenceSpec { identity: Identity::Kernel { uid: 7, gid: 7 }, ..through }.check().is_err());
     }
 }

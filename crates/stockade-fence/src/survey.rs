@@ -23,10 +23,10 @@ mod seccomp;
 mod steps;
 mod trial;
 
-/// How many rungs are tried.
+/// How many of the rungs that are asked for are tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
-    /// Stop at the first rung that stands: what a run needs.
+    /// Stop at the first that stands: what a run needs.
     FirstThatStands,
     /// Try every rung: what a person who asks about the host wants to see.
     EveryRung,
@@ -45,8 +45,8 @@ pub struct SurveyRequest {
 ///
 /// Forks short-lived children, so the caller should have a single thread (a runtime that is idle does no harm:
 /// the children make system calls only).
-pub fn measure(request: SurveyRequest) -> Survey {
-    Measuring::begin(request).finish()
+pub fn measure(request: SurveyRequest, rungs: &[Rung]) -> Survey {
+    Measuring::begin(request).finish(rungs)
 }
 
 /// A survey whose longest part, the trial of the best rung, goes on beside whatever its caller does meanwhile.
@@ -78,10 +78,17 @@ impl Measuring {
         idmap::try_on(path, self.first.as_ref().and_then(rungs::First::owners))
     }
 
-    /// Waits for the trial and measures the rest.
-    pub fn finish(mut self) -> Survey {
+    /// Waits for the trial and measures the rest. The rungs are tried in this order.
+    pub fn finish(mut self, rungs: &[Rung]) -> Survey {
         let first = self.first.take().unwrap_or_else(|| rungs::First::begin(&self.caller, &self.landlock));
-        let rungs = rungs::climb(&self.caller, &self.landlock, self.request.extent, first);
+        let mut bubblewrap = bubblewrap::look_up(self.request.path.as_deref());
+        let mut climb = rungs::Climb {
+            caller: &self.caller,
+            landlock: &self.landlock,
+            extent: self.request.extent,
+            bubblewrap: &mut bubblewrap,
+        };
+        let rungs = climb.up(rungs, first);
         // The best rung has seen both locks bite, and in a Landlock domain nothing can be mounted: where it stands,
         // nothing is left to measure. Else each part is tried alone, so that the refusal can name it.
         let best_stands = rungs.iter().any(|t| t.rung == Rung::Nsl && t.refused.is_none());
@@ -97,7 +104,7 @@ impl Measuring {
             landlock,
             seccomp_refused,
             rungs,
-            bubblewrap: bubblewrap::look_up(self.request.path.as_deref()),
+            bubblewrap,
             cgroups: cgroups::find(),
             lsm: host::lsm(),
         }

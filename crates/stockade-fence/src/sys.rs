@@ -9,4 +9,5 @@ pub(crate) mod mounts;
 pub(crate) mod net;
 pub(crate) mod process;
 pub(crate) mod slow_ends;
+pub(crate) mod trusted;
 pub(crate) mod userns;

@@ -25,6 +25,7 @@ mod place {
     pub(crate) mod lab;
     pub(crate) mod refusals;
     pub(crate) mod roothost;
+    pub(crate) mod rungs;
 }
 
 fn main() -> ExitCode {

@@ -92,7 +92,7 @@ pub fn diagnose(request: &LaneRequest) -> Result<Diagnosis, Refusal> {
     request.key_env = None;
     let measuring = admit::survey(&request, Extent::EveryRung);
     let admitted = admit::admit(&request, &id, Listener::default(), &measuring)?;
-    let survey = measuring.finish();
+    let survey = measuring.finish(&Rung::ALL);
     let pin = pin::verify(state.root(), &request.provider, request.executable.as_deref());
     let asked = plan(
         &admitted.order,
@@ -149,11 +149,12 @@ fn guarantees(
     state: &State,
     id: &str,
 ) -> Result<Found, Refusal> {
-    let mut order = order.clone();
-    order.provider_sandbox = ProviderSandbox::Replace;
-    let plan = match plan(&order, &stand_in(&order.provider), survey, profile) {
+    // Where the provider's own sandbox cannot be kept, what the fence alone would give is told all the same.
+    let replaced = Order { provider_sandbox: ProviderSandbox::Replace, ..order.clone() };
+    let planned = |order: &Order| plan(order, &stand_in(&order.provider), survey, profile);
+    let plan = match planned(order).or_else(|_| planned(&replaced)) {
         Ok(plan) => plan,
-        Err(refusal) => return Ok((None, missing(&order, &refusal), Some(refusal))),
+        Err(refusal) => return Ok((None, missing(order, &refusal), Some(refusal))),
     };
     let home = PrivateHome::stage(state, &plan, b"doctor")?;
     let decoys = Scratch::make(scratch_path(&format!("{id}-decoys")))?;

@@ -10,7 +10,7 @@ use stockade_core::{
     order::PinKind,
     plan::{LaunchPlan, Mount, MountSource, PlannedIdentity},
     status::{Boundary, Cause, Refusal, Status},
-    survey::Survey,
+    survey::{Rung, Survey},
 };
 use stockade_fence::{
     Bind, BindAccess, BindOwner, Expectation, Fence, FenceError, FenceNetwork, FenceSpec, GroupSpec,
@@ -107,6 +107,7 @@ fn spec(
 ) -> Result<FenceSpec, Refusal> {
     Ok(FenceSpec {
         rung: plan.rung,
+        bubblewrap: survey.bubblewrap.path.clone().filter(|_| plan.rung == Rung::Bs),
         identity: identity(plan, survey)?,
         binds: binds(plan, home, git),
         network: match plan.network {
@@ -237,8 +238,10 @@ fn unproven(plan: &LaunchPlan, survey: &Survey, e: &ProofError) -> Refusal {
 
 /// The error number of a canary that was allowed to write and found no room.
 fn full_disk(e: &ProofError) -> Option<i32> {
+    const WRITES: [&str; 3] = ["home-write", "temp-write", "workspace-write"];
     let ProofError::Canary(result) = e else { return None };
-    let errno = result.inside.filter(|_| result.expected == Expectation::Works)?;
+    let writes = result.expected == Expectation::Works && WRITES.contains(&result.name.as_str());
+    let errno = result.inside.filter(|_| writes)?;
     matches!(Errno::from_raw_os_error(errno), Errno::NOSPC | Errno::DQUOT).then_some(errno)
 }
 

@@ -8,6 +8,7 @@ use stockade_core::{
     mode::{AccessMode, Api, NetworkPolicy, ProviderSandbox},
     network::Destination,
     order::Limits,
+    survey::Rung,
 };
 
 /// Where a prompt comes from.
@@ -80,6 +81,8 @@ pub struct LaneRequest {
     pub provider_sandbox: ProviderSandbox,
     /// Where that choice came from.
     pub provider_sandbox_source: String,
+    /// The only rung the caller takes; `None`: the first that stands and carries the order.
+    pub rung: Option<Rung>,
     /// Guarantees the caller can do without.
     pub accept_missing: Vec<Guarantee>,
     /// Limits.

@@ -15,7 +15,7 @@ use stockade_core::{
     limits::{LimitBy, LimitId},
     mode::AccessMode,
     order::Pin,
-    plan::{LaunchPlan, MountSource, plan},
+    plan::{LaunchPlan, MountSource, plan, rungs_to_try},
     receipt::Receipt,
     status::{Boundary, Cause, Refusal, Status},
     survey::Survey,
@@ -227,7 +227,7 @@ async fn carry_out(
     facts.pin = Some(pin.clone());
     pin::require_listed(&pin, request.only_listed_pins.as_deref())?;
     fault::point("verified");
-    let survey = measuring.finish();
+    let survey = measuring.finish(&rungs_to_try(&admitted.order, &admitted.profile.profile));
     facts.survey = Some(survey.clone());
     fault::point("surveyed");
     let plan = plan(&admitted.order, &pin, &survey, &admitted.profile)?;
@@ -627,6 +627,6 @@ pub fn preview(request: &LaneRequest) -> Result<LaunchPlan, Refusal> {
     let measuring = admit::survey(request, Extent::FirstThatStands);
     let admitted = admit::admit(request, &id, listener.order, &measuring)?;
     let pin = pin::verify(&request.state_root, &request.provider, request.executable.as_deref())?;
-    let survey = measuring.finish();
+    let survey = measuring.finish(&rungs_to_try(&admitted.order, &admitted.profile.profile));
     plan(&admitted.order, &pin, &survey, &admitted.profile)
 }

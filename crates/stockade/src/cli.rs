@@ -9,6 +9,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use stockade_core::{
     guarantee::Guarantee,
     mode::{AccessMode, Api, NetworkPolicy, ProviderSandbox},
+    survey::Rung,
 };
 use stockade_lane::WorktreeChoice;
 
@@ -153,9 +154,8 @@ pub(crate) struct OrderArgs {
     /// What happens to the sandbox that the provider brings [default: keep]
     #[arg(long, value_enum, value_name = "CHOICE")]
     pub(crate) provider_sandbox: Option<SandboxArg>,
-    /// Run without this guarantee, and say so in the receipt (can be repeated)
-    #[arg(long, value_name = "GUARANTEE", value_parser = parse_guarantee)]
-    pub(crate) accept_missing: Vec<Guarantee>,
+    #[command(flatten)]
+    pub(crate) fence: FenceArgs,
     /// Which network the agent reaches [default: model]
     #[arg(long, value_enum, value_name = "POLICY")]
     pub(crate) network: Option<NetworkArg>,
@@ -188,6 +188,17 @@ pub(crate) struct OrderArgs {
     pub(crate) ca: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) limits: LimitArgs,
+}
+
+/// How the fence is built, and what may be missing from it.
+#[derive(Debug, Args)]
+pub(crate) struct FenceArgs {
+    /// Build the fence on this rung, or refuse; never on another [default: the first that stands and carries the order]
+    #[arg(long, value_enum, value_name = "RUNG")]
+    pub(crate) rung: Option<RungArg>,
+    /// Run without this guarantee, and say so in the receipt (can be repeated)
+    #[arg(long, value_name = "GUARANTEE", value_parser = parse_guarantee)]
+    pub(crate) accept_missing: Vec<Guarantee>,
 }
 
 #[derive(Debug, Args)]
@@ -258,6 +269,8 @@ pub(crate) struct DoctorArgs {
     /// What happens to the sandbox that the provider brings [default: keep]
     #[arg(long, value_enum, value_name = "CHOICE")]
     pub(crate) provider_sandbox: Option<SandboxArg>,
+    #[command(flatten)]
+    pub(crate) fence: FenceArgs,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -274,6 +287,8 @@ pub(crate) struct RehearseArgs {
     /// What happens to the sandbox that the provider brings [default: keep]
     #[arg(long, value_enum, value_name = "CHOICE")]
     pub(crate) provider_sandbox: Option<SandboxArg>,
+    #[command(flatten)]
+    pub(crate) fence: FenceArgs,
     /// Use this executable in place of the pinned one
     #[arg(long, value_name = "FILE")]
     pub(crate) executable: Option<PathBuf>,
@@ -404,6 +419,32 @@ impl From<SandboxArg> for ProviderSandbox {
         match s {
             SandboxArg::Keep => Self::Keep,
             SandboxArg::Replace => Self::Replace,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum RungArg {
+    /// Namespaces, seccomp and Landlock
+    Nsl,
+    /// Namespaces and seccomp
+    Ns,
+    /// As ns; the provider's own sandbox can run inside
+    NsNest,
+    /// As ns, with the host's /proc; lacks process-visibility
+    NsHostproc,
+    /// Through bubblewrap
+    Bs,
+}
+
+impl From<RungArg> for Rung {
+    fn from(r: RungArg) -> Self {
+        match r {
+            RungArg::Nsl => Self::Nsl,
+            RungArg::Ns => Self::Ns,
+            RungArg::NsNest => Self::NsNest,
+            RungArg::NsHostproc => Self::NsHostproc,
+            RungArg::Bs => Self::Bs,
         }
     }
 }

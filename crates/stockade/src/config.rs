@@ -55,6 +55,7 @@ pub(crate) struct Defaults {
     pub(crate) max_growth: Option<String>,
     pub(crate) max_output: Option<String>,
     pub(crate) require_limits: Option<stockade_core::limits::LimitDemand>,
+    pub(crate) rung: Option<stockade_core::survey::Rung>,
 }
 
 /// What a provider falls back to.

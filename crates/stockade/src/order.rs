@@ -7,11 +7,12 @@ use stockade_core::{
     mode::{AccessMode, NetworkPolicy, ProviderSandbox},
     network::Destination,
     order::{Limits, PROMPT_LIMIT_BYTES},
+    survey::Rung,
 };
 use stockade_lane::{LaneRequest, PromptSource};
 
 use crate::{
-    cli::{ModeArg, OrderArgs, SandboxArg},
+    cli::{FenceArgs, ModeArg, OrderArgs, SandboxArg},
     commands::version,
     config::{Config, Setting},
     error::CliError,
@@ -31,6 +32,7 @@ pub(crate) struct Basics {
     pub(crate) provider: Option<String>,
     pub(crate) mode: Option<ModeArg>,
     pub(crate) provider_sandbox: Option<SandboxArg>,
+    pub(crate) fence: FenceArgs,
     pub(crate) executable: Option<std::path::PathBuf>,
 }
 
@@ -41,6 +43,7 @@ pub(crate) fn of_args(args: OrderArgs, world: &World) -> Result<Ordered, CliErro
         provider: args.provider,
         mode: args.mode,
         provider_sandbox: args.provider_sandbox,
+        fence: args.fence,
         executable: args.executable,
     };
     let mut ordered = of_basics(basics, &config, world)?;
@@ -76,7 +79,6 @@ pub(crate) fn of_args(args: OrderArgs, world: &World) -> Result<Ordered, CliErro
     r.pass_env = args.pass_env;
     r.reads = args.reads;
     r.writes = args.writes;
-    r.accept_missing = args.accept_missing;
     r.in_place = args.in_place;
     r.worktree = args.worktree.map(Into::into);
     r.include_dirty = args.include_dirty;
@@ -123,6 +125,10 @@ pub(crate) fn of_basics(basics: Basics, config: &Config, world: &World) -> Resul
             "leave out `--executable`",
         ));
     }
+    let rung = config.pick(basics.fence.rung.map(Rung::from), |f| f.defaults.rung).map(|(rung, source)| {
+        remember(&mut settings, "rung", rung.id(), source);
+        rung
+    });
     let request = LaneRequest {
         state_root: world.state_root()?,
         home: world.home(),
@@ -153,7 +159,8 @@ pub(crate) fn of_basics(basics: Basics, config: &Config, world: &World) -> Resul
         allow: Vec::new(),
         provider_sandbox: sandbox,
         provider_sandbox_source: sandbox_source,
-        accept_missing: Vec::new(),
+        rung,
+        accept_missing: basics.fence.accept_missing,
         limits: Limits::default(),
         require_limits: LimitDemand::Reported,
         only_listed_pins: config.forbidden(|p| p.forbid_unlisted_pins).map(str::to_owned),

@@ -3,15 +3,17 @@
 
 use std::process::ExitCode;
 
+use stockade_core::survey::Rung;
 use stockade_fence::survey::{Extent, SurveyRequest, measure};
 
 fn main() -> ExitCode {
+    stockade_fence::helper::enter_if_asked();
     let extent = if std::env::args_os().any(|argument| argument == "every-rung") {
         Extent::EveryRung
     } else {
         Extent::FirstThatStands
     };
-    let survey = measure(SurveyRequest { path: std::env::var_os("PATH"), extent });
+    let survey = measure(SurveyRequest { path: std::env::var_os("PATH"), extent }, &Rung::ALL);
     match serde_json::to_string(&survey) {
         Ok(text) => {
             println!("{text}");

@@ -110,6 +110,7 @@ fn guarantees() -> String {
         for mode in AccessMode::ALL {
             let word = match guarantee {
                 Guarantee::Limits => "reported",
+                Guarantee::NoNesting => "required, unless the rung nests",
                 Guarantee::WorkspaceReadonly if mode == AccessMode::IsolatedWrite => "–",
                 _ if guarantee.required_in(mode) => "required",
                 _ => "–",

@@ -4,12 +4,11 @@ use std::{collections::BTreeMap, path::PathBuf};
 
 use super::{
     LaunchPlan, LoadedProfile, Mount, MountSource, PlannedClass, PlannedEndpoint, PlannedExecutable,
-    PlannedGuarantee, PlannedIdentity, PlannedModel, PlannedPrompt, PlannedSandbox, PlannedWire,
-    ProfileFacts, limits,
+    PlannedIdentity, PlannedModel, PlannedPrompt, PlannedSandbox, PlannedWire, ProfileFacts, limits,
+    rungs::Footing,
 };
 use crate::{
     git,
-    limits::PlannedLimit,
     mode::{AccessMode, NetworkPolicy, ProviderSandbox},
     network::{self, Host},
     order::{Order, Pin, WorkspaceKind, base_environment},
@@ -29,9 +28,7 @@ pub(super) fn assemble(
     pin: &Pin,
     survey: &Survey,
     loaded: &LoadedProfile,
-    rung: Rung,
-    guarantees: Vec<PlannedGuarantee>,
-    held_limits: Vec<PlannedLimit>,
+    footing: Footing,
 ) -> Result<LaunchPlan, Refusal> {
     let profile = &loaded.profile;
     let model = planned_model(order, profile);
@@ -93,8 +90,9 @@ pub(super) fn assemble(
             notes.push(format!("`{destination}` is {what} and can be reached, because it is listed as such"));
         }
     }
-    for trial in &survey.rungs {
-        if let Some(r) = trial.refused.as_ref().filter(|_| trial.rung < rung) {
+    let Footing { rung, rejected, guarantees, limits: held_limits } = footing;
+    for trial in &rejected {
+        if let Some(r) = &trial.refused {
             notes.push(format!(
                 "rung `{}` does not stand here: {} {}",
                 trial.rung.id(),
@@ -102,6 +100,9 @@ pub(super) fn assemble(
                 r.errno_name
             ));
         }
+    }
+    for g in guarantees.iter().filter(|g| g.required && !g.held) {
+        notes.push(format!("`{}` is missing, as the caller accepted: {}", g.id.id(), g.mechanism));
     }
     Ok(LaunchPlan {
         provider: profile.name.clone(),
@@ -122,13 +123,9 @@ pub(super) fn assemble(
         mode: order.mode,
         cwd: order.workspace.path.clone(),
         rung,
-        rejected_rungs: survey
-            .rungs
-            .iter()
-            .filter(|t| t.rung < rung && t.refused.is_some())
-            .cloned()
-            .collect(),
-        identity: identity(order, survey),
+        nesting: rung.nests(),
+        rejected_rungs: rejected,
+        identity: identity(order, survey, rung),
         guarantees,
         provider_sandbox: PlannedSandbox {
             choice: order.provider_sandbox,
@@ -204,10 +201,13 @@ fn argv_parts<'p>(order: &Order, profile: &'p Profile) -> Vec<&'p String> {
     parts
 }
 
-pub(super) fn identity(order: &Order, survey: &Survey) -> PlannedIdentity {
+pub(super) fn identity(order: &Order, survey: &Survey, rung: Rung) -> PlannedIdentity {
     let ws = &order.workspace;
     if !survey.caller.is_kernel_root() {
         return PlannedIdentity::Caller;
+    }
+    if rung == Rung::Bs {
+        return PlannedIdentity::KernelRoot { reason: "bubblewrap maps no owners".to_owned() };
     }
     if !survey.caller.is_root_host() {
         return PlannedIdentity::KernelRoot { reason: "root without CAP_SYS_ADMIN".to_owned() };
@@ -221,7 +221,8 @@ pub(super) fn identity(order: &Order, survey: &Survey) -> PlannedIdentity {
     }
 }
 
-fn mounts(order: &Order) -> Vec<Mount> {
+/// Everything that is mounted beside the system's folders.
+pub(super) fn mounts(order: &Order) -> Vec<Mount> {
     let ws = &order.workspace;
     let writable = order.mode == AccessMode::IsolatedWrite;
     let mut mounts = vec![

@@ -62,19 +62,13 @@ pub(super) fn of(
 
 /// Control groups that whoever is inside cannot lift.
 fn usable_groups(survey: &Survey, identity: &PlannedIdentity, rung: Rung) -> CgroupFacts {
-    if *identity == PlannedIdentity::Caller && nests(rung) {
+    if *identity == PlannedIdentity::Caller && rung.nests() {
         // A sandbox inside can mount the groups, and their files belong to the user that it runs as.
         let step = "the caller's groups are the agent's own on a rung that nests".to_owned();
         let refused = Refused { step, errno: 0, errno_name: String::new() };
         return CgroupFacts { hierarchies: Vec::new(), refused: Some(refused) };
     }
     survey.cgroups.clone()
-}
-
-const fn nests(rung: Rung) -> bool {
-    match rung {
-        Rung::Nsl | Rung::Ns => false,
-    }
 }
 
 fn processes(
@@ -182,7 +176,8 @@ fn is_another_uid_than_0(survey: &Survey, identity: &PlannedIdentity) -> bool {
 
 const fn has_a_proc_of_its_own(rung: Rung) -> bool {
     match rung {
-        Rung::Nsl | Rung::Ns => true,
+        Rung::Nsl | Rung::Ns | Rung::NsNest => true,
+        Rung::NsHostproc | Rung::Bs => false,
     }
 }
 

@@ -1,9 +1,8 @@
-//! Refusals that come from the host: platform, rungs, and the provider's own sandbox.
+//! Refusals that come from the host: its platform, and rungs that do not stand.
 
 use crate::{
-    mode::ProviderSandbox,
     order::Order,
-    profile::{Profile, SandboxNeed},
+    plan::own_sandbox::Missing,
     status::{Boundary, Cause, Refusal, Status},
     survey::{Refused, Rung, Survey},
 };
@@ -11,8 +10,9 @@ use crate::{
 /// The oldest kernel the fence stands on: `mount_setattr` appeared in Linux 5.12.
 const OLDEST_KERNEL: (u32, u32) = (5, 12);
 
-const REPLACE_REMEDY: &str = "run with `--provider-sandbox replace`: Stockade's own fence then stands in its place, proven before the \
-     agent starts, and the receipt says so";
+/// What to do where the kernel gives no fresh /proc.
+pub(super) const UNMASK_PROC: &str = "start the container with an unmasked /proc (Docker: `--security-opt systempaths=unconfined`): \
+     the kernel gives no fresh /proc where parts of the outer one are covered";
 
 /// Refuses platforms the fence is not made for.
 pub(super) fn platform(survey: &Survey) -> Result<(), Refusal> {
@@ -34,113 +34,28 @@ pub(super) fn platform(survey: &Survey) -> Result<(), Refusal> {
     }
 }
 
-/// Finds the first rung that stands and settles the provider's own sandbox.
-pub(super) fn fence(order: &Order, survey: &Survey, profile: &Profile) -> Result<Rung, Refusal> {
-    let keep = order.provider_sandbox == ProviderSandbox::Keep && profile.sandbox.name.is_some();
-    let missing = if keep { missing_needs(survey, profile) } else { Vec::new() };
-    let Some(rung) = Rung::ALL.into_iter().find(|r| survey.stands(*r)) else {
-        return Err(Refusal::new(Status::SandboxUnavailable, no_rung(survey, &missing)));
-    };
-    if keep {
-        return Err(Refusal::new(Status::SandboxUnavailable, keep_refused(profile, &missing)));
-    }
-    Ok(rung)
-}
-
-/// A part that the provider's sandbox needs and this host lacks.
-struct Missing {
-    refused: Refused,
-    text: String,
-    remedy: String,
-}
-
-/// Every missing part at once, so that nobody fixes one only to meet the next.
-fn missing_needs(survey: &Survey, profile: &Profile) -> Vec<Missing> {
-    // Every sandbox that is kept runs inside the fence, whether its profile says so or not.
-    let mut needs = profile.sandbox.needs.clone();
-    if !needs.contains(&SandboxNeed::Nesting) {
-        needs.push(SandboxNeed::Nesting);
-    }
-    needs
-        .iter()
-        .filter_map(|need| match need {
-            SandboxNeed::Landlock => survey.landlock.refused.as_ref().map(|r| Missing {
-                refused: r.clone(),
-                text: format!("Landlock: {} answered {}", r.step, errno_text(r)),
-                remedy: "use a kernel with Landlock enabled (`lsm=landlock,…` on its command line)"
-                    .to_owned(),
-            }),
-            SandboxNeed::Bubblewrap => match &survey.bubblewrap.path {
-                None => Some(Missing {
-                    refused: Refused {
-                        step: "find bwrap on PATH".to_owned(),
-                        errno: 2,
-                        errno_name: "ENOENT".to_owned(),
-                    },
-                    text: "bubblewrap: no `bwrap` on PATH".to_owned(),
-                    remedy: "install bubblewrap".to_owned(),
-                }),
-                Some(path) if survey.bubblewrap.setuid => Some(Missing {
-                    refused: Refused { step: "stat(bwrap)".to_owned(), errno: 0, errno_name: String::new() },
-                    text: format!("bubblewrap: `{}` is setuid, which a fence never honours", path.display()),
-                    remedy: "install a bubblewrap without the setuid bit".to_owned(),
-                }),
-                Some(_) => None,
-            },
-            SandboxNeed::Nesting => Some(Missing {
-                // What the fence's own filter answers, as the canary for `no-nesting` sees on every run.
-                refused: Refused {
-                    step: "unshare(NEWUSER) inside the fence".to_owned(),
-                    errno: 1,
-                    errno_name: "EPERM".to_owned(),
-                },
-                text:
-                    "nesting: this version of Stockade has no rung that lets a sandbox run inside its fence"
-                        .to_owned(),
-                remedy: String::new(),
-            }),
-        })
-        .collect()
-}
-
-fn keep_refused(profile: &Profile, missing: &[Missing]) -> Cause {
-    let name = profile.sandbox.name.as_deref().unwrap_or("the provider's own sandbox");
-    let parts = missing.iter().map(|m| m.text.split(':').next().unwrap_or_default()).collect::<Vec<_>>();
-    let message = format!("{name} cannot be kept here: it lacks {}", parts.join(", "));
-    let nowhere = Refused { step: "provider-sandbox".to_owned(), errno: 0, errno_name: String::new() };
-    let first = missing.first().map_or(&nowhere, |m| &m.refused);
-    let mut cause = Cause::refused("provider-sandbox-unavailable", Boundary::ProviderSandbox, first, message);
-    for m in missing {
-        cause = cause.with_evidence(m.text.clone());
-    }
-    let fixes = missing.iter().map(|m| m.remedy.as_str()).filter(|r| !r.is_empty()).collect::<Vec<_>>();
-    let remedy = if fixes.is_empty() {
-        REPLACE_REMEDY.to_owned()
-    } else {
-        format!("{REPLACE_REMEDY}. To keep it one day, this host also needs: {}", fixes.join("; "))
-    };
-    cause.with_remedy(remedy)
-}
-
-fn no_rung(survey: &Survey, missing: &[Missing]) -> Cause {
+/// Nothing that the order could stand on stands here.
+pub(super) fn no_rung(order: &Order, survey: &Survey, wanted: &[Rung], missing: &[Missing]) -> Refusal {
     let nothing = Refused { step: "rungs".to_owned(), errno: 0, errno_name: String::new() };
-    // The last rung asks for least, so its refusal is the real obstacle.
-    let refused = survey.rungs.iter().rev().find_map(|t| t.refused.as_ref()).unwrap_or(&nothing);
+    let refusal = |rung: Rung| survey.trial(rung).and_then(|t| t.refused.as_ref());
+    // Of the direct rungs `ns` asks for least, so its refusal is the real obstacle.
+    let plainest = wanted.iter().find(|r| **r == Rung::Ns).and_then(|r| refusal(*r));
+    let refused = plainest.or_else(|| wanted.iter().rev().find_map(|r| refusal(*r))).unwrap_or(&nothing);
     let (boundary, whose) = if survey.outer.is_present() {
         (Boundary::ParentSandbox, "the sandbox that Stockade itself runs in")
     } else {
         (Boundary::Host, "this host")
     };
-    let mut cause = Cause::refused(
-        "no-rung",
-        boundary,
-        refused,
-        format!("{whose} refuses {} with {}: no fence stands here", refused.step, errno_text(refused)),
-    );
-    for trial in &survey.rungs {
-        if let Some(r) = &trial.refused {
-            cause = cause.with_evidence(format!("rung {}: {} {}", trial.rung.id(), r.step, errno_text(r)));
+    let (code, end) = match order.rung {
+        Some(rung) => {
+            ("rung-refused", format!("rung `{}`, which was asked for, does not stand here", rung.id()))
         }
+        None => ("no-rung", "no fence stands here".to_owned()),
+    };
+    let message = format!("{whose} refuses {} with {}: {end}", refused.step, errno_text(refused));
+    let mut cause = Cause::refused(code, boundary, refused, message);
+    for line in refused_rungs(survey, wanted) {
+        cause = cause.with_evidence(line);
     }
     if !survey.outer.intercepted_calls.is_empty() {
         cause = cause.with_evidence(format!(
@@ -158,11 +73,23 @@ fn no_rung(survey: &Survey, missing: &[Missing]) -> Cause {
     for m in missing {
         cause = cause.with_evidence(format!("for the provider's own sandbox, {}", m.text));
     }
-    cause
+    let cause = cause
         .with_evidence(
             "Landlock and seccomp alone are not used: they give neither `network` nor `process-visibility`",
         )
-        .with_remedy(rung_remedy(survey, refused))
+        .with_remedy(rung_remedy(survey, refused));
+    Refusal::new(Status::SandboxUnavailable, cause)
+}
+
+/// A line for each of these rungs that was tried and refused.
+pub(super) fn refused_rungs(survey: &Survey, rungs: &[Rung]) -> Vec<String> {
+    rungs
+        .iter()
+        .filter_map(|rung| {
+            let r = survey.trial(*rung)?.refused.as_ref()?;
+            Some(format!("rung {}: {} {}", rung.id(), r.step, errno_text(r)))
+        })
+        .collect()
 }
 
 fn rung_remedy(survey: &Survey, refused: &Refused) -> String {
@@ -176,8 +103,11 @@ fn rung_remedy(survey: &Survey, refused: &Refused) -> String {
             .to_owned();
     }
     if refused.step.contains("(proc)") {
-        return "start the container with an unmasked /proc (Docker: `--security-opt systempaths=unconfined`): \
-                the kernel gives no fresh /proc where parts of the outer one are covered"
+        return UNMASK_PROC.to_owned();
+    }
+    if refused.step.contains("bwrap") {
+        return "install bubblewrap 0.12 or newer where only root can change it, without the setuid bit, and first on \
+                `PATH`"
             .to_owned();
     }
     match refused.errno_name.as_str() {
@@ -191,7 +121,7 @@ fn rung_remedy(survey: &Survey, refused: &Refused) -> String {
     }
 }
 
-fn errno_text(r: &Refused) -> String {
+pub(super) fn errno_text(r: &Refused) -> String {
     if r.errno_name.is_empty() && r.errno == 0 {
         "no".to_owned()
     } else if r.errno_name.is_empty() {

@@ -61,6 +61,7 @@ fn order() -> Order {
         allow: Vec::new(),
         provider_sandbox: ProviderSandbox::Replace,
         provider_sandbox_source: "flag".to_owned(),
+        rung: None,
         accept_missing: Vec::new(),
         limits: Limits::default(),
         require_limits: crate::limits::LimitDemand::Reported,
@@ -109,7 +110,16 @@ host_matrix! {
     host_no_landlock_no_bubblewrap: hosts::both_missing(), order().workspace;
     host_no_userns: hosts::no_userns(), order().workspace;
     host_userns_limit: hosts::userns_limit(), order().workspace;
+    host_own_bubblewrap: hosts::own_bubblewrap(), order().workspace;
+    host_no_nesting: hosts::no_nesting(), order().workspace;
     host_apparmor: hosts::apparmor(), order().workspace;
+    host_apparmor_with_an_old_bubblewrap: hosts::apparmor_with_bubblewrap(Some("0.9.0")), order().workspace;
+    host_apparmor_with_a_bubblewrap_that_does_not_say: hosts::apparmor_with_bubblewrap(None), order().workspace;
+    host_apparmor_with_an_old_bubblewrap_and_a_plain_folder: hosts::apparmor_with_bubblewrap(Some("0.9.0")), Workspace {
+        kind: WorkspaceKind::Plain,
+        ..order().workspace
+    };
+    host_apparmor_with_a_new_bubblewrap: hosts::apparmor_with_bubblewrap(Some("0.12.1")), order().workspace;
     host_masked_proc: hosts::masked_proc(), order().workspace;
     host_docker: hosts::docker(), order().workspace;
     host_in_landlock: hosts::in_landlock(), order().workspace;
@@ -188,11 +198,12 @@ fn a_provider_without_a_sandbox_of_its_own_has_nothing_to_keep() {
 }
 
 #[test]
-fn a_sandbox_that_names_no_need_still_cannot_be_kept_inside_the_fence() {
+fn a_sandbox_that_names_no_need_still_needs_a_rung_that_nests() {
     let mut loaded = profile();
     loaded.profile.sandbox.needs.clear();
     let keep = Order { provider_sandbox: ProviderSandbox::Keep, ..order() };
-    let refusal = plan(&keep, &pin(), &hosts::plain(), &loaded).unwrap_err();
+    assert_eq!(plan(&keep, &pin(), &hosts::no_bubblewrap(), &loaded).unwrap().rung, Rung::NsNest);
+    let refusal = plan(&keep, &pin(), &hosts::no_nesting(), &loaded).unwrap_err();
     assert_eq!(refusal.status, Some(Status::SandboxUnavailable));
     assert!(refusal.cause.message.ends_with("it lacks nesting"), "{}", refusal.cause.message);
 }
@@ -208,6 +219,86 @@ fn the_first_rung_that_stands_is_taken_and_none_is_assumed() {
     survey.rungs.clear();
     let refusal = planned(&order(), &survey).unwrap_err();
     assert_eq!((refusal.status, refusal.cause.code.as_str()), (Some(Status::SandboxUnavailable), "no-rung"));
+}
+
+/// Every rung by name, in every mode, with the provider's own sandbox kept and replaced.
+fn forced(survey: &Survey, workspace: &Workspace) -> String {
+    let mut out = String::new();
+    for rung in Rung::ALL {
+        for mode in AccessMode::ALL {
+            for provider_sandbox in [ProviderSandbox::Keep, ProviderSandbox::Replace] {
+                let workspace = workspace.clone();
+                let order = Order { rung: Some(rung), mode, provider_sandbox, workspace, ..order() };
+                writeln!(out, "--- {} {} {}", rung.id(), mode.id(), provider_sandbox.id()).unwrap();
+                out += &render::in_short(&planned(&order, survey));
+            }
+        }
+    }
+    out
+}
+
+#[test]
+fn a_rung_by_name_is_taken_or_refused_and_never_another() {
+    let plain = Workspace { kind: WorkspaceKind::Plain, ..order().workspace };
+    let roots = Workspace { owner_uid: 0, owner_gid: 0, ..plain.clone() };
+    let overlay = Workspace {
+        idmap_refused: Some(hosts::refused("mount_setattr(IDMAP)", 22, "EINVAL")),
+        ..roots.clone()
+    };
+    let mut seen = String::new();
+    for (name, survey, workspace) in [
+        ("plain, a plain folder", hosts::plain(), &plain),
+        ("plain, a linked worktree", hosts::plain(), &order().workspace),
+        ("no Landlock", hosts::no_landlock(), &plain),
+        ("covered /proc", hosts::masked_proc(), &plain),
+        ("no user namespaces", hosts::no_userns(), &plain),
+        ("root", hosts::root(), &roots),
+        ("root, a user's folder", hosts::root(), &plain),
+        ("root on an overlay", hosts::root(), &overlay),
+    ] {
+        writeln!(seen, "=== {name}\n{}", forced(&survey, workspace)).unwrap();
+    }
+    insta::assert_snapshot!(seen);
+}
+
+#[test]
+fn every_rung_tells_its_guarantees() {
+    let mut seen = String::new();
+    for rung in Rung::ALL {
+        let order = Order {
+            rung: Some(rung),
+            accept_missing: vec![Guarantee::ProcessVisibility],
+            workspace: Workspace { kind: WorkspaceKind::Plain, ..order().workspace },
+            ..order()
+        };
+        write!(seen, "--- {}\n{}", rung.id(), render::outcome(&planned(&order, &hosts::plain()))).unwrap();
+    }
+    insta::assert_snapshot!(seen);
+}
+
+#[test]
+fn where_proc_is_covered_only_the_callers_word_lets_a_run_start() {
+    let refusal = planned(&order(), &hosts::masked_proc()).unwrap_err();
+    assert_eq!(refusal.cause.code, "guarantee-missing");
+    assert_eq!(refusal.cause.step, "guarantee process-visibility");
+    let remedy = refusal.cause.remedy.unwrap();
+    assert!(
+        remedy.contains("systempaths=unconfined") && remedy.contains("--accept-missing process-visibility"),
+        "{remedy}"
+    );
+    for other in Guarantee::ALL.into_iter().filter(|g| *g != Guarantee::ProcessVisibility) {
+        let accepted = Order { accept_missing: vec![other], ..order() };
+        assert!(planned(&accepted, &hosts::masked_proc()).is_err(), "{other:?} is another word");
+    }
+    let accepted = Order { accept_missing: vec![Guarantee::ProcessVisibility], ..order() };
+    let plan = planned(&accepted, &hosts::masked_proc()).unwrap();
+    assert_eq!(plan.rung, Rung::NsHostproc);
+    assert_eq!(plan.rejected_rungs.len(), 2);
+    let told = plan
+        .notes
+        .iter()
+        .filter(|n| n.starts_with("`process-visibility` is missing, as the caller accepted"));
+    assert_eq!(told.count(), 1, "{:?}", plan.notes);
 }
 
 #[test]

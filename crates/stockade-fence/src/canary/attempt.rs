@@ -13,9 +13,10 @@ use std::path::{Path, PathBuf};
 use rustix::mount::MountFlags;
 use rustix::process::Pid;
 use rustix::thread::UnshareFlags;
+use stockade_core::survey::Rung;
 
 use crate::canary::{Canary, CanaryPlan, ProcessMark};
-use crate::spec::INNER_HOME;
+use crate::spec::{INNER_HOME, INNER_ID};
 use crate::sys::process;
 
 /// A file made and removed again.
@@ -62,11 +63,14 @@ fn attempt(
         Canary::TcpDecoy => connect_tcp(plan.tcp_port.unwrap_or_default()),
         Canary::AbstractDecoy => connect_abstract(plan.abstract_name.as_deref().unwrap_or_default()),
         Canary::ProcessDecoy => see_process(plan.process),
-        Canary::KernelSetting => open_for_writing(Path::new("/proc/sys/kernel/core_pattern")),
-        Canary::Privileges => hold_privileges(),
+        Canary::ProcessSecrets => open_process(plan.process),
+        Canary::KernelSetting | Canary::NestedSetting => {
+            open_for_writing(Path::new("/proc/sys/kernel/core_pattern"))
+        }
+        Canary::Privileges => hold_privileges(plan.rung),
         Canary::SetuidInWorkspace => with(workspace, make_setuid),
         Canary::SetuidInHome => with(home, make_setuid),
-        Canary::FileCapability => with(home, give_capability),
+        Canary::FileCapability | Canary::NestedCapability => with(home, give_capability),
         Canary::WorkspaceWrite => with(workspace, write_a_word),
         Canary::ProtectedWrite => write_any(&plan.protected),
         Canary::HomeWrite => with(home, write_a_word),
@@ -77,11 +81,30 @@ fn attempt(
             Ok(rustix::mount::mount(c"none", c"/tmp", c"tmpfs", MountFlags::empty(), None::<&CStr>)?)
         }
         Canary::UserNamespace => {
-            // SAFETY: only a new user namespace would be entered, and this process ends right after.
-            let made = unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWUSER) };
-            Ok(made?)
+            // What is mounted in there may cover the scratch files: their names go while they can be reached.
+            for scratch in [home, workspace].into_iter().flatten() {
+                scratch.remove();
+            }
+            nest()
         }
+        Canary::NestedRemount => Ok(rustix::mount::mount_remount(
+            c"/",
+            MountFlags::BIND | MountFlags::NOSUID | MountFlags::NODEV,
+            c"",
+        )?),
     }
+}
+
+/// Becomes root of a new user namespace, as a sandbox that starts here would, and mounts in it.
+fn nest() -> io::Result<()> {
+    // The id maps belong to whoever may dump the process, and PID 1 has left that off.
+    rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::Dumpable)?;
+    // SAFETY: new namespaces share nothing with the rest of this process, which has one thread and ends after the canaries.
+    unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWUSER | UnshareFlags::NEWNS) }?;
+    std::fs::write("/proc/self/setgroups", "deny")?;
+    std::fs::write("/proc/self/uid_map", format!("0 {INNER_ID} 1"))?;
+    std::fs::write("/proc/self/gid_map", format!("0 {INNER_ID} 1"))?;
+    Ok(rustix::mount::mount(c"none", c"/tmp", c"tmpfs", MountFlags::empty(), None::<&CStr>)?)
 }
 
 pub(super) fn connect_tcp(port: u16) -> io::Result<()> {
@@ -107,18 +130,33 @@ pub(super) fn see_process(mark: ProcessMark) -> io::Result<()> {
     }
 }
 
+/// Opens anything of the process that tells what it holds.
+pub(super) fn open_process(mark: ProcessMark) -> io::Result<()> {
+    let mut denied = io::Error::from_raw_os_error(libc::ENOENT);
+    for what in ["environ", "mem", "maps", "root", "cwd", "fd/0"] {
+        match File::open(format!("/proc/{}/{what}", mark.pid)) {
+            Ok(_) => return Ok(()),
+            Err(e) => denied = e,
+        }
+    }
+    Err(denied)
+}
+
 fn open_for_writing(path: &Path) -> io::Result<()> {
     OpenOptions::new().write(true).open(path).map(drop)
 }
 
 /// Works while anything is left that could give rights.
-fn hold_privileges() -> io::Result<()> {
+fn hold_privileges(rung: Rung) -> io::Result<()> {
     const NONE: &str = "0000000000000000";
     let status = std::fs::read_to_string("/proc/self/status")?;
     let is = |field: &str, value: &str| {
         status.lines().any(|line| line.strip_prefix(field).is_some_and(|rest| rest.trim() == value))
     };
-    let none_left = ["CapInh:", "CapPrm:", "CapEff:", "CapBnd:", "CapAmb:"].iter().all(|set| is(set, NONE));
+    // Through bubblewrap a security module may keep PID 1 from emptying the set of what an exec could give; with
+    // `no_new_privs` none does.
+    let bounded = is("CapBnd:", NONE) || rung == Rung::Bs;
+    let none_left = bounded && ["CapInh:", "CapPrm:", "CapEff:", "CapAmb:"].iter().all(|set| is(set, NONE));
     if none_left && is("NoNewPrivs:", "1") && is("Seccomp:", "2") {
         return Err(io::Error::from_raw_os_error(libc::EPERM));
     }
@@ -137,12 +175,17 @@ impl Scratch {
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
         Ok(Self { path, file })
     }
+
+    /// Takes its name away; the open file stays. One that cannot be removed is found by whoever looks at the workspace's
+    /// changes.
+    fn remove(&self) {
+        let _gone = std::fs::remove_file(&self.path);
+    }
 }
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // One that cannot be removed is found by whoever looks at the workspace's changes.
-        let _gone = std::fs::remove_file(&self.path);
+        self.remove();
     }
 }
 

@@ -8,7 +8,9 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::{Path, PathBuf};
 
-use crate::canary::attempt::{ask_a_device, connect_abstract, connect_tcp, see_process};
+use stockade_core::survey::Rung;
+
+use crate::canary::attempt::{ask_a_device, connect_abstract, connect_tcp, open_process, see_process};
 use crate::canary::{Canary, CanaryPlan, ProcessMark, ProofError, ProofRequest};
 
 /// Decoys that are in place. Dropped, they are gone.
@@ -29,21 +31,12 @@ pub(crate) enum NetworkIs {
     Hosts,
 }
 
-/// Whether the fence has the second lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SecondLock {
-    /// Landlock.
-    On,
-    /// None.
-    Off,
-}
-
 impl Decoys {
     /// Puts them in place and runs the positive controls.
     pub(crate) fn place(
         request: &ProofRequest,
         network: NetworkIs,
-        second_lock: SecondLock,
+        rung: Rung,
     ) -> Result<(Self, CanaryPlan), ProofError> {
         let (secret, outside) = (request.decoys.join("decoy-secret"), request.decoys.join("decoy-written"));
         put_secret(&secret).and_then(|()| std::fs::read(&secret)).map_err(control(Canary::SecretFile))?;
@@ -59,7 +52,7 @@ impl Decoys {
             process: own_mark().map_err(control(Canary::ProcessDecoy))?,
             workspace: request.workspace.clone(),
             protected: request.protected.clone(),
-            second_lock: second_lock == SecondLock::On,
+            rung,
         };
         see_process(plan.process).map_err(control(Canary::ProcessDecoy))?;
         if network == NetworkIs::Own {
@@ -69,8 +62,11 @@ impl Decoys {
                 listen_abstract(&request.decoys).map_err(control(Canary::AbstractDecoy))?;
             (decoys.listeners.1, plan.abstract_name) = (Some(listener), Some(name));
         }
-        if second_lock == SecondLock::On {
+        if Canary::SecondLock.applies(&plan) {
             ask_a_device().map_err(control(Canary::SecondLock))?;
+        }
+        if Canary::ProcessSecrets.applies(&plan) {
+            open_process(plan.process).map_err(control(Canary::ProcessSecrets))?;
         }
         Ok((decoys, plan))
     }

@@ -150,11 +150,14 @@ const fn shown_outside(canary: Canary) -> &'static str {
         Canary::WriteOutside => "a file was made in that folder outside",
         Canary::TcpDecoy | Canary::AbstractDecoy => "a connection was made outside",
         Canary::ProcessDecoy => "the process was seen outside",
+        Canary::ProcessSecrets => "the process was opened outside",
         Canary::SecondLock => "the same call worked outside",
         Canary::UserNamespace | Canary::Mount => "the fence itself was made by such calls",
-        Canary::SetuidInWorkspace | Canary::SetuidInHome | Canary::FileCapability => {
-            "a plain file was made in the home inside"
-        }
+        Canary::SetuidInWorkspace
+        | Canary::SetuidInHome
+        | Canary::FileCapability
+        | Canary::NestedCapability => "a plain file was made in the home inside",
+        Canary::NestedRemount | Canary::NestedSetting => "a file system was mounted in that namespace",
         Canary::WorkspaceWrite | Canary::ProtectedWrite => "a file was made in /tmp inside",
         Canary::KernelSetting | Canary::Privileges | Canary::StdinReopen => "none: a state, not a place",
         Canary::HomeWrite | Canary::TempWrite => "none needed: it has to work",
@@ -163,6 +166,8 @@ const fn shown_outside(canary: Canary) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use stockade_core::survey::Rung;
+
     use super::*;
     use crate::canary::ProcessMark;
 
@@ -176,8 +181,13 @@ mod tests {
             process: ProcessMark { pid: 5, started: 7 },
             workspace: Some(WorkspaceProof { path: "/ws".into(), access }),
             protected: Vec::new(),
-            second_lock: false,
+            rung: Rung::Ns,
         }
+    }
+
+    /// On a rung that nests more is tried, and one thing must work.
+    fn nesting() -> CanaryPlan {
+        CanaryPlan { rung: Rung::NsNest, ..plan(BindAccess::ReadWrite) }
     }
 
     fn good(plan: &CanaryPlan) -> Vec<(String, i32)> {
@@ -210,6 +220,25 @@ mod tests {
             let error = judge(&plan, &tried).unwrap_err();
             assert!(error.to_string().contains("`workspace-write`"), "{error}");
             assert!(error.to_string().contains(words), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_rung_that_nests_is_proven_only_if_a_sandbox_can_be_made_and_holds() {
+        let plan = nesting();
+        let good = good(&plan);
+        assert_eq!(judge(&plan, &good).unwrap().len(), good.len());
+        for (name, errno) in [
+            ("user-namespace", libc::EPERM),
+            ("nested-remount", 0),
+            ("nested-setting", 0),
+            ("nested-capability", 0),
+            ("kernel-setting", 0),
+        ] {
+            let mut tried = good.clone();
+            tried.iter_mut().filter(|(n, _)| n == name).for_each(|(_, e)| *e = errno);
+            let ProofError::Canary(result) = judge(&plan, &tried).unwrap_err() else { panic!("{name}") };
+            assert_eq!(result.name, name);
         }
     }
 

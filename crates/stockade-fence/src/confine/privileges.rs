@@ -1,5 +1,6 @@
 //! Capabilities away, and none to be gained.
 
+use rustix::io::Errno;
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
 use crate::error::{FenceError, Step};
@@ -7,13 +8,24 @@ use crate::error::{FenceError, Step};
 /// Capability numbers are below this in every kernel (`CAP_LAST_CAP` is 40 today; the sets have 64 bits).
 const CAPABILITIES: u64 = 64;
 
+/// What may become of the bounding set: the capabilities that an exec could give.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Bounding {
+    /// It becomes empty.
+    Emptied,
+    /// It becomes empty where a security module lets this process empty it. Where not, `no_new_privs` alone keeps an exec
+    /// from giving any of it.
+    EmptiedIfAllowed,
+}
+
 /// Drops every capability from every set of this process and forbids gaining any by exec.
-pub(crate) fn drop_all() -> Result<(), FenceError> {
+pub(crate) fn drop_all(bounding: Bounding) -> Result<(), FenceError> {
     for number in 0..CAPABILITIES {
         let Some(one) = CapabilitySet::from_bits(1 << number) else { continue };
         match rustix::thread::remove_capability_from_bounding_set(one) {
             // EINVAL: a number this kernel does not have.
-            Ok(()) | Err(rustix::io::Errno::INVAL) => {}
+            Ok(()) | Err(Errno::INVAL) => {}
+            Err(Errno::PERM) if bounding == Bounding::EmptiedIfAllowed => {}
             Err(e) => return Err(e).step("prctl(CAPBSET_DROP)"),
         }
     }

@@ -16,14 +16,24 @@ pub(crate) struct Filter(BpfProgram);
 /// Calls newer than the `libc` crate knows (arch/x86/entry/syscalls/syscall_64.tbl).
 mod number {
     pub(super) const FCHMODAT2: i64 = 452;
+    pub(super) const SETXATTRAT: i64 = 463;
     pub(super) const OPEN_TREE_ATTR: i64 = 467;
 }
 
 /// The highest bit of a call number marks the x32 ABI, whose calls would walk past a filter written for x86-64.
 const X32_BIT: u32 = 0x4000_0000;
 
+/// Whether a sandbox of the provider's may make namespaces and mounts inside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Nesting {
+    /// No.
+    Denied,
+    /// Yes, by the calls that bubblewrap makes.
+    Allowed,
+}
+
 /// Never answered.
-const DENIED: [i64; 52] = [
+const DENIED: [i64; 48] = [
     // Other processes' memory, descriptors and state.
     libc::SYS_ptrace,
     libc::SYS_process_vm_readv,
@@ -65,13 +75,9 @@ const DENIED: [i64; 52] = [
     libc::SYS_clock_settime,
     libc::SYS_iopl,
     libc::SYS_ioperm,
-    // Namespaces, roots and mounts.
-    libc::SYS_unshare,
+    // Other namespaces, roots and mounts.
     libc::SYS_setns,
     libc::SYS_chroot,
-    libc::SYS_pivot_root,
-    libc::SYS_mount,
-    libc::SYS_umount2,
     libc::SYS_move_mount,
     libc::SYS_open_tree,
     number::OPEN_TREE_ATTR,
@@ -82,6 +88,14 @@ const DENIED: [i64; 52] = [
     libc::SYS_mount_setattr,
     libc::SYS_nfsservctl,
 ];
+
+/// Denied unless a sandbox nests, and clone(2) with a flag of [`NAMESPACE_FLAGS`] too.
+const NESTS: [i64; 4] = [libc::SYS_unshare, libc::SYS_pivot_root, libc::SYS_mount, libc::SYS_umount2];
+
+/// Not supported where a sandbox nests: whoever is root of a namespace made inside may set file capabilities, and through
+/// an id-mapped mount they are root's on the host. Copying tools go on without attributes that no file system here has.
+const SETS_ATTRIBUTES: [i64; 4] =
+    [libc::SYS_setxattr, libc::SYS_lsetxattr, libc::SYS_fsetxattr, number::SETXATTRAT];
 
 /// Answered with ENOSYS, so that callers fall back: their flags and modes are behind a pointer, where no filter sees them.
 const ABSENT: [i64; 2] = [libc::SYS_clone3, libc::SYS_openat2];
@@ -156,13 +170,19 @@ const NAMESPACE_FLAGS: [i32; 7] = [
 ];
 
 /// Compiles the filter.
-pub(crate) fn compile() -> Filter {
+pub(crate) fn compile(nesting: Nesting) -> Filter {
     let mut program = Assembler::new();
     program.require_abi();
     program.deny_from(X32_BIT, Errno::PERM);
     program.answer(&ABSENT, Errno::NOSYS);
     program.answer(&DENIED, Errno::PERM);
-    program.call(libc::SYS_clone, &[Deny::Any { argument: 0, bits: bits(&NAMESPACE_FLAGS) }]);
+    match nesting {
+        Nesting::Denied => {
+            program.answer(&NESTS, Errno::PERM);
+            program.call(libc::SYS_clone, &[Deny::Any { argument: 0, bits: bits(&NAMESPACE_FLAGS) }]);
+        }
+        Nesting::Allowed => program.answer(&SETS_ATTRIBUTES, Errno::OPNOTSUPP),
+    }
     program.call(
         libc::SYS_ioctl,
         &TERMINAL_INJECTION.map(|request| Deny::Equal { argument: 1, value: request }),
@@ -209,8 +229,12 @@ mod tests {
 
     /// Makes a raw call under the filter, in a child, and returns its error number.
     fn under_filter(call: i64, arguments: [u64; 5]) -> i32 {
+        under(Nesting::Denied, call, arguments)
+    }
+
+    fn under(nesting: Nesting, call: i64, arguments: [u64; 5]) -> i32 {
         child::run(Duration::from_secs(5), || {
-            install(&compile())?;
+            install(&compile(nesting))?;
             let [first, second, third, fourth, fifth] = arguments;
             // SAFETY: every call of the tests is either denied by the filter or harmless with these arguments.
             let raw = unsafe { libc::syscall(call, first, second, third, fourth, fifth) };
@@ -297,7 +321,7 @@ mod tests {
             assert_eq!(under_filter(libc::SYS_clone, [flags, 0, 0, 0, 0]), libc::EPERM, "{flag:x}");
         }
         let forked = child::run(Duration::from_secs(5), || {
-            install(&compile())?;
+            install(&compile(Nesting::Denied))?;
             child::run(Duration::from_secs(5), || Ok(7))
         });
         assert_eq!(forked, Ok(7));
@@ -315,5 +339,26 @@ mod tests {
         }
         assert_eq!(under_filter(libc::SYS_ioctl, [0, 0x1_0000_5412, 0, 0, 0]), libc::EPERM);
         assert_eq!(under_filter(libc::SYS_prlimit64, [1, 7, 0, 0, 0]), libc::EPERM);
+    }
+
+    #[test]
+    fn a_nesting_filter_opens_what_bubblewrap_calls_and_shuts_every_attribute() {
+        let path = c"/nonexistent/x".as_ptr() as u64;
+        for call in NESTS {
+            assert_eq!(under(Nesting::Denied, call, [0; 5]), libc::EPERM, "{call}");
+        }
+        // The kernel itself answers: nothing is asked for, or nothing is there.
+        assert_eq!(under(Nesting::Allowed, libc::SYS_unshare, [0; 5]), 0);
+        assert_eq!(under(Nesting::Allowed, libc::SYS_mount, [0; 5]), libc::EFAULT);
+        for call in SETS_ATTRIBUTES {
+            assert_eq!(under(Nesting::Allowed, call, [path, path, path, 1, 0]), libc::EOPNOTSUPP, "{call}");
+        }
+        for call in
+            [libc::SYS_setns, libc::SYS_chroot, libc::SYS_move_mount, libc::SYS_fsopen, libc::SYS_open_tree]
+        {
+            assert_eq!(under(Nesting::Allowed, call, [path, 0, 0, 0, 0]), libc::EPERM, "{call}");
+        }
+        assert_eq!(under(Nesting::Allowed, libc::SYS_clone3, [0; 5]), libc::ENOSYS);
+        assert_eq!(under(Nesting::Allowed, libc::SYS_chmod, [path, 0o4755, 0, 0, 0]), libc::EPERM);
     }
 }

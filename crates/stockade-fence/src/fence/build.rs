@@ -9,11 +9,12 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::process::Pid;
+use stockade_core::survey::Rung;
 
 use crate::canary::{ProofError, ProofRequest};
 use crate::error::{FenceError, FenceErrorKind, Step};
 use crate::fence::prove::PlacedDecoys;
-use crate::fence::{Fence, Listeners};
+use crate::fence::{Fence, Listeners, through};
 use crate::frames::{Frames, Received};
 use crate::group::Group;
 use crate::helper;
@@ -83,7 +84,18 @@ impl StartedHelper {
         };
         let phases = vec![("start".to_owned(), u64::try_from(self.started.as_micros()).unwrap_or(u64::MAX))];
         let Self { frames, stage_a, .. } = self;
-        Ok(BuildingFence { frames, stage_a, born: None, phases, unsent, start, spec: spec.clone(), group })
+        let spec = spec.clone();
+        Ok(BuildingFence {
+            frames,
+            stage_a,
+            complaints: None,
+            born: None,
+            phases,
+            unsent,
+            start,
+            spec,
+            group,
+        })
     }
 }
 
@@ -92,6 +104,8 @@ impl StartedHelper {
 pub struct BuildingFence {
     frames: Frames,
     stage_a: StageA,
+    /// What bubblewrap complains about, where the fence is built through it.
+    complaints: Option<OwnedFd>,
     born: Option<Born>,
     phases: Vec<(String, u64)>,
     unsent: Option<FenceError>,
@@ -101,7 +115,7 @@ pub struct BuildingFence {
     group: Option<Group>,
 }
 
-/// The process that makes PID 1 and ends.
+/// The process that makes PID 1 and ends, or becomes the bubblewrap that waits for PID 1.
 #[derive(Debug)]
 struct StageA(Option<Child>);
 
@@ -148,8 +162,8 @@ impl BuildingFence {
         loop {
             match self.frames.wait::<Report>(end)? {
                 Received::Message(Report::Born { pid, phases }, mut descriptors) => {
-                    let pid = Pid::from_raw(pid).ok_or_else(|| garbled("a process id of 0"))?;
                     let pidfd = descriptors.pop().ok_or_else(|| garbled("no descriptor of PID 1"))?;
+                    let pid = self.pid_here(pid, &pidfd)?;
                     self.born = Some(Born { pid, pidfd });
                     self.phases.extend(phases);
                 }
@@ -158,6 +172,10 @@ impl BuildingFence {
                     let listeners = listeners(self.spec.network, descriptors)?;
                     self.phases.extend(phases);
                     return Ok((born, Ready { listeners, max_processes }));
+                }
+                Received::Message(Report::Through { phases }, mut descriptors) => {
+                    self.complaints = descriptors.pop();
+                    self.phases.extend(phases);
                 }
                 Received::Message(Report::Failed(error), _) => return Err(error),
                 Received::Message(..) => return Err(garbled("a message nobody asked for")),
@@ -169,11 +187,24 @@ impl BuildingFence {
                     ));
                 }
                 Received::End => {
+                    if let Some(complaints) = self.complaints.take() {
+                        return Err(through::complaint(complaints));
+                    }
                     let ended = || FenceError::bare(FenceErrorKind::Helper, "the helper ended");
                     return Err(self.unsent.take().unwrap_or_else(ended));
                 }
             }
         }
+    }
+
+    /// The id of PID 1 as this process sees it: stage A's word, or what the kernel says of the descriptor that came from
+    /// inside.
+    fn pid_here(&self, told: i32, pidfd: &OwnedFd) -> Result<Pid, FenceError> {
+        if self.spec.rung != Rung::Bs {
+            return Pid::from_raw(told).ok_or_else(|| garbled("a process id of 0"));
+        }
+        let bubblewrap = self.stage_a.0.as_ref().map_or(0, Child::id);
+        through::first_process(pidfd, bubblewrap).ok_or_else(|| garbled("a descriptor of somebody else"))
     }
 
     fn into_fence(mut self, born: Born, ready: Ready) -> Fence {

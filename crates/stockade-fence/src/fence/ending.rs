@@ -2,10 +2,13 @@
 
 use std::collections::HashSet;
 use std::os::fd::{AsFd, OwnedFd};
+use std::process::Child;
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
-use rustix::process::{Signal, WaitId, WaitIdOptions};
+use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};
+use stockade_core::survey::Rung;
 
 use crate::fence::Fence;
 use crate::frames::{Received, wait_readable};
@@ -19,6 +22,9 @@ use crate::sys::slow_ends;
 const DROP_WAIT: Duration = Duration::from_secs(2);
 /// Most stuck processes that are named.
 const MAX_STUCK: usize = 100;
+
+/// How long bubblewrap may take to end after PID 1.
+const REAP_WAIT: Duration = Duration::from_secs(1);
 
 /// How a fence ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,12 +99,25 @@ impl Fence {
         true
     }
 
-    /// Stage A ended long ago. It is reaped only now, because its end takes mounts down and that takes the kernel time
-    /// that nobody has to wait for.
+    /// Stage A ended long ago, or is the bubblewrap that waits for PID 1. It is reaped only now, because its end takes
+    /// mounts down and that takes the kernel time that nobody has to wait for.
     fn reap_stage_a(&mut self) {
         if let Some(mut stage_a) = self.stage_a.take() {
+            if self.rung == Rung::Bs {
+                let_it_end(&stage_a);
+            }
+            // Gone already is as good as killed.
+            let _gone = stage_a.kill();
             let _reaped = stage_a.wait();
         }
+    }
+}
+
+/// bubblewrap takes the status of PID 1 and ends by itself. One that was stopped does not.
+fn let_it_end(bubblewrap: &Child) {
+    let pid = i32::try_from(bubblewrap.id()).ok().and_then(Pid::from_raw);
+    if let Some(Ok(pidfd)) = pid.map(|pid| rustix::process::pidfd_open(pid, PidfdFlags::empty())) {
+        is_readable(&pidfd, Instant::now() + REAP_WAIT);
     }
 }
 
@@ -145,18 +164,13 @@ fn is_readable(pidfd: &OwnedFd, end: Instant) -> bool {
     }
 }
 
-/// Whether PID 1 has ended, without taking its status.
+/// Whether PID 1 has ended. Asked of the descriptor and not by waiting: PID 1 may be the child of somebody else.
 fn has_ended(pidfd: &OwnedFd) -> bool {
-    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-    match rustix::process::waitid(WaitId::PidFd(pidfd.as_fd()), options) {
-        Ok(status) => status.is_some(),
-        // Somebody else in this process has reaped it.
-        Err(Errno::CHILD) => true,
-        Err(_) => false,
-    }
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    matches!(rustix::event::poll(&mut [PollFd::new(pidfd, PollFlags::IN)], Some(&now)), Ok(1))
 }
 
-/// Takes the status of PID 1, so that no zombie stays.
+/// Takes the status of PID 1, so that no zombie stays; the child of somebody else is left to them.
 pub(super) fn reap(pidfd: &OwnedFd) {
     loop {
         match rustix::process::waitid(WaitId::PidFd(pidfd.as_fd()), WaitIdOptions::EXITED) {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use stockade_core::survey::Rung;
 
-use crate::canary::{self, CanaryPlan, Decoys, NetworkIs, Proof, ProofError, ProofRequest, SecondLock};
+use crate::canary::{self, CanaryPlan, Decoys, NetworkIs, Proof, ProofError, ProofRequest};
 use crate::error::{FenceError, FenceErrorKind, Step};
 use crate::fence::{Fence, Notice};
 use crate::frames::wait_readable;
@@ -37,8 +37,7 @@ impl PlacedDecoys {
     ) -> Result<Self, ProofError> {
         let start = Instant::now();
         let network = if network == FenceNetwork::Host { NetworkIs::Hosts } else { NetworkIs::Own };
-        let second_lock = if rung == Rung::Nsl { SecondLock::On } else { SecondLock::Off };
-        let (decoys, plan) = Decoys::place(request, network, second_lock)?;
+        let (decoys, plan) = Decoys::place(request, network, rung)?;
         Ok(Self { decoys, plan, took: start.elapsed() })
     }
 }

@@ -48,6 +48,15 @@ fn read(path: &str) -> Result<String, FenceError> {
 
 /// Writes the generated files.
 pub(super) fn write(spec: &FenceSpec, host: &OfHost) -> Result<(), FenceError> {
+    for (name, text) in generated(spec, host) {
+        let path = Path::new("/etc").join(name);
+        std::fs::write(&path, text).step_on("write", &path)?;
+    }
+    Ok(())
+}
+
+/// The generated files: names and contents.
+pub(super) fn generated(spec: &FenceSpec, host: &OfHost) -> [(&'static str, String); 5] {
     let shell = host.shell;
     let passwd = format!(
         "root:x:0:0:root:/:/usr/sbin/nologin\n\
@@ -60,15 +69,11 @@ pub(super) fn write(spec: &FenceSpec, host: &OfHost) -> Result<(), FenceError> {
         FenceNetwork::Empty => ("", EMPTY_HOSTS),
         FenceNetwork::Host => (host.resolv_conf.as_str(), host.hosts.as_str()),
     };
-    for (name, text) in [
-        ("passwd", passwd.as_str()),
-        ("group", group.as_str()),
-        ("hosts", hosts),
-        ("resolv.conf", resolver),
-        ("nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\n"),
-    ] {
-        let path = Path::new("/etc").join(name);
-        std::fs::write(&path, text).step_on("write", &path)?;
-    }
-    Ok(())
+    [
+        ("passwd", passwd),
+        ("group", group),
+        ("hosts", hosts.to_owned()),
+        ("resolv.conf", resolver.to_owned()),
+        ("nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\n".to_owned()),
+    ]
 }

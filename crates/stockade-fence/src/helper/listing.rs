@@ -1,6 +1,7 @@
 //! The processes of the place, read from its own /proc.
 
 use std::collections::{HashMap, HashSet};
+use std::io::Read;
 
 use rustix::process::Pid;
 
@@ -10,6 +11,10 @@ use crate::stat_line;
 
 /// Most processes that are looked at: a full listing has to fit into one message.
 const MAX_LISTED: usize = 4096;
+/// Most processes of a host that are looked at.
+const MAX_ON_HOST: usize = 65_536;
+/// /proc/PID/status is far shorter.
+const MAX_STATUS: u64 = 4096;
 
 /// Everything but PID 1.
 #[derive(Debug, Default)]
@@ -45,28 +50,88 @@ impl Listing {
     }
 }
 
+/// Which processes /proc of the place shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ProcIs {
+    /// Those of the place, by their ids inside.
+    Own,
+    /// Those of the host, by their ids there.
+    Hosts,
+}
+
 /// Lists them. Only PID 1 walks this /proc, and nothing in it can be replaced.
-pub(super) fn list(roles: &HashMap<Pid, RoleId>) -> Result<Listing, FenceError> {
+pub(super) fn list(proc: ProcIs, roles: &HashMap<Pid, RoleId>) -> Result<Listing, FenceError> {
+    let found = match proc {
+        ProcIs::Own => walk(MAX_LISTED, |pid| pid != 1)?,
+        ProcIs::Hosts => descendants(walk(MAX_ON_HOST, |_| true)?)?,
+    };
+    let mut listing = Listing { total: found.total, processes: found.processes };
+    for process in &mut listing.processes {
+        process.role = Pid::from_raw(process.pid).and_then(|p| roles.get(&p)).copied();
+    }
+    Ok(listing)
+}
+
+/// Reads what is known of every process that counts, and how many of those there are.
+fn walk(most: usize, counts: impl Fn(i32) -> bool) -> Result<Listing, FenceError> {
     let mut listing = Listing::default();
     for entry in std::fs::read_dir("/proc").step_on("opendir", "/proc")? {
         let entry = entry.step_on("readdir", "/proc")?;
         let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else {
             continue;
         };
-        if pid == 1 {
+        if !counts(pid) {
             continue;
         }
         listing.total = listing.total.saturating_add(1);
-        if listing.processes.len() >= MAX_LISTED {
+        if listing.processes.len() >= most {
             continue;
         }
         // It may have ended since.
-        if let Some(mut process) = stat_line::of(pid) {
-            process.role = Pid::from_raw(pid).and_then(|p| roles.get(&p)).copied();
-            listing.processes.push(process);
-        }
+        listing.processes.extend(stat_line::of(pid));
     }
     Ok(listing)
+}
+
+/// Of the host's processes those below this one, by their ids inside: whoever loses its parent in a place becomes a child
+/// of PID 1.
+fn descendants(host: Listing) -> Result<Listing, FenceError> {
+    let me = std::fs::read_link("/proc/self").step_on("readlink", "/proc/self")?;
+    let me: i32 = me.to_str().and_then(|name| name.parse().ok()).unwrap_or(0);
+    let mut inside = HashMap::from([(me, 1)]);
+    let mut processes = Vec::new();
+    let mut rest = host.processes;
+    loop {
+        let (found, others): (Vec<_>, Vec<_>) =
+            rest.into_iter().partition(|p| p.pid != me && inside.contains_key(&p.parent));
+        if found.is_empty() {
+            break;
+        }
+        for mut process in found {
+            // It may have ended since.
+            let Some(pid) = inner_pid(process.pid) else { continue };
+            inside.insert(process.pid, pid);
+            process.pid = pid;
+            process.parent = inside.get(&process.parent).copied().unwrap_or(1);
+            processes.push(process);
+        }
+        rest = others;
+    }
+    let total = u32::try_from(processes.len()).unwrap_or(u32::MAX);
+    processes.truncate(MAX_LISTED);
+    Ok(Listing { processes, total })
+}
+
+/// The id of a process in the namespace below the one that /proc belongs to.
+fn inner_pid(pid: i32) -> Option<i32> {
+    let mut text = String::new();
+    std::fs::File::open(format!("/proc/{pid}/status"))
+        .ok()?
+        .take(MAX_STATUS)
+        .read_to_string(&mut text)
+        .ok()?;
+    let ids = text.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
+    ids.split_whitespace().nth(1)?.parse().ok()
 }
 
 #[cfg(test)]
@@ -99,8 +164,24 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::disallowed_methods, reason = "a child to be found")]
+    fn of_a_hosts_processes_only_those_below_this_one_are_listed() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let host = walk(MAX_ON_HOST, |_| true).unwrap();
+        let me = i32::try_from(std::process::id()).unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        // In one namespace there is no second id: seen through its own /proc nobody is inside anything.
+        assert_eq!(inner_pid(pid), None);
+        let found = host.processes.iter().find(|p| p.pid == pid).map(|p| p.parent);
+        assert_eq!(found, Some(me));
+        assert!(descendants(host).unwrap().processes.is_empty());
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    #[test]
     fn this_very_process_is_listed() {
-        let listing = list(&HashMap::new()).unwrap();
+        let listing = list(ProcIs::Own, &HashMap::new()).unwrap();
         let me = i32::try_from(std::process::id()).unwrap();
         let found = listing.processes.iter().find(|p| p.pid == me).unwrap();
         assert!(found.rss_kib > 0, "{found:?}");

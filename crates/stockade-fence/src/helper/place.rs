@@ -9,11 +9,12 @@ use rustix::fs::{CWD, Mode};
 use rustix::io::Errno;
 use stockade_core::survey::Rung;
 
-use crate::confine::{landlock as second_lock, privileges, seccomp};
+use crate::confine::privileges::{self, Bounding};
+use crate::confine::{landlock as second_lock, seccomp};
 use crate::error::{FenceError, FenceErrorKind, Step};
 use crate::helper::phases::Phases;
 use crate::helper::sources::{Gathered, Source};
-use crate::helper::{etc, proc};
+use crate::helper::{etc, listing, proc};
 use crate::spec::{
     BindAccess, EGRESS_PORT, FenceNetwork, FenceSpec, INNER_HOME, INNER_ID, MODEL_PORT, NAMES_PORT,
 };
@@ -40,6 +41,7 @@ pub(super) struct Place {
     pub(super) max_processes: Option<u32>,
     pub(super) filter: seccomp::Filter,
     pub(super) ruleset: Option<RulesetCreated>,
+    pub(super) processes: listing::ProcIs,
     pub(super) phases: Vec<(String, u64)>,
 }
 
@@ -59,13 +61,17 @@ pub(super) fn build(spec: &FenceSpec, gathered: Gathered) -> Result<Place, Fence
     if spec.is_root_host() {
         become_payload()?;
     }
-    let root = new_root()?;
+    let root = new_root(spec.rung)?;
     clock.mark("root");
     let shut = furnish(spec, &gathered.links, trees, &host_etc)?;
     clock.mark("mounts");
-    let listeners = network(spec.network)?;
+    rustix::system::sethostname(b"stockade").step("sethostname")?;
+    if spec.network != FenceNetwork::Host {
+        net::loopback_up()?;
+    }
+    let listeners = listeners(spec.network)?;
     clock.mark("network");
-    let max_processes = proc::harden(&root.proc, spec.max_processes)?;
+    let max_processes = proc::harden(&root.proc, spec.rung, spec.max_processes)?;
     for tree in shut.iter().chain([&root.tree]) {
         mounts::set_attributes(tree, Reach::Mount, Attributes::READ_ONLY)?;
     }
@@ -74,13 +80,21 @@ pub(super) fn build(spec: &FenceSpec, gathered: Gathered) -> Result<Place, Fence
         Rung::Ns | Rung::NsNest | Rung::NsHostproc | Rung::Bs => None,
     };
     clock.mark("hardening");
-    privileges::drop_all()?;
+    let filter = renounce(spec.rung)?;
+    clock.mark("privileges");
+    let processes = if spec.rung == Rung::NsHostproc { listing::ProcIs::Hosts } else { listing::ProcIs::Own };
+    Ok(Place { listeners, max_processes, filter, ruleset, processes, phases: clock.finish() })
+}
+
+/// Gives up every privilege, and makes the filter of the roles.
+pub(super) fn renounce(rung: Rung) -> Result<seccomp::Filter, FenceError> {
+    let bounding = if rung == Rung::Bs { Bounding::EmptiedIfAllowed } else { Bounding::Emptied };
+    privileges::drop_all(bounding)?;
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)
         .step("prctl(SET_DUMPABLE)")?;
     own_keyring()?;
-    let filter = seccomp::compile();
-    clock.mark("privileges");
-    Ok(Place { listeners, max_processes, filter, ruleset, phases: clock.finish() })
+    let nesting = if rung.nests() { seccomp::Nesting::Allowed } else { seccomp::Nesting::Denied };
+    Ok(seccomp::compile(nesting))
 }
 
 /// A detached mount on its way to its place.
@@ -114,8 +128,8 @@ struct Root {
 
 /// Makes an empty root and leaves the old one. /proc comes first: the kernel allows a new one only while it sees a full
 /// one.
-fn new_root() -> Result<Root, FenceError> {
-    let proc = mounts::new_file_system("proc", &[], PLAIN.with(Attributes::NO_EXEC))?;
+fn new_root(rung: Rung) -> Result<Root, FenceError> {
+    let proc = proc::of_rung(rung)?;
     let tree = mounts::new_file_system("tmpfs", &ROOT_OPTIONS, PLAIN)?;
     mounts::attach(&tree, Path::new("/proc"))?;
     mounts::pivot_into(tree.as_fd())?;
@@ -270,23 +284,22 @@ fn make_link(content: &CStr, at: &CStr) -> Result<(), FenceError> {
     }
 }
 
-fn network(network: FenceNetwork) -> Result<Vec<OwnedFd>, FenceError> {
-    rustix::system::sethostname(b"stockade").step("sethostname")?;
+/// The listeners of a network whose loopback is up.
+pub(super) fn listeners(network: FenceNetwork) -> Result<Vec<OwnedFd>, FenceError> {
     match network {
-        FenceNetwork::Host => Ok(Vec::new()),
-        FenceNetwork::Empty => net::loopback_up().map(|()| Vec::new()),
-        FenceNetwork::Gateway => {
-            net::loopback_up()?;
-            Ok(vec![net::listen(MODEL_PORT)?.into(), net::bind_datagram(NAMES_PORT)?.into()])
-        }
+        FenceNetwork::Host | FenceNetwork::Empty => Ok(Vec::new()),
+        FenceNetwork::Gateway => Ok(vec![net::listen(MODEL_PORT)?.into(), names()?.into()]),
         FenceNetwork::GatewayWithEgress => {
-            net::loopback_up()?;
-            Ok(vec![
-                net::listen(MODEL_PORT)?.into(),
-                net::bind_datagram(NAMES_PORT)?.into(),
-                net::listen(EGRESS_PORT)?.into(),
-            ])
+            Ok(vec![net::listen(MODEL_PORT)?.into(), names()?.into(), net::listen(EGRESS_PORT)?.into()])
         }
+    }
+}
+
+/// Without the right to a low port (through bubblewrap) nobody answers for names: the socket is one that no query reaches.
+fn names() -> Result<std::net::UdpSocket, FenceError> {
+    match net::bind_datagram(NAMES_PORT) {
+        Err(e) if e.errno() == libc::EACCES => net::bind_datagram(0),
+        other => other,
     }
 }
 

@@ -134,7 +134,8 @@ impl Keeper {
     }
 
     fn list(&self) -> Result<Listing, FenceError> {
-        listing::list(&self.roles.iter().map(|(pid, living)| (*pid, living.id)).collect())
+        let roles = self.roles.iter().map(|(pid, living)| (*pid, living.id)).collect();
+        listing::list(self.place.processes, &roles)
     }
 
     fn spawn(&mut self, frames: &Frames, order: &SpawnOrder, stdio: &[OwnedFd]) -> Result<(), FenceError> {

@@ -222,6 +222,20 @@ impl Source {
         self.seen.file_type() == FileType::Directory
     }
 
+    pub(super) fn is_device(&self) -> bool {
+        self.kind == Kind::Device
+    }
+
+    /// The path on the host.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What it was when it was checked.
+    pub(super) fn seen(&self) -> Seen {
+        self.seen
+    }
+
     /// The map of owners this source needs, where it needs one: (on disk, in the kernel).
     fn owner_map(&self, identity: Identity) -> Option<(Ids, Ids)> {
         let Identity::Kernel { uid, gid } = identity else { return None };

@@ -6,12 +6,13 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use rustix::pipe::PipeFlags;
 use rustix::process::Pid;
+use stockade_core::survey::Rung;
 
 use crate::error::{FenceError, FenceErrorKind, Step};
 use crate::frames::{Frames, Received};
 use crate::group;
 use crate::helper::phases::Phases;
-use crate::helper::{place, serve, sources};
+use crate::helper::{bubblewrap, place, serve, sources};
 use crate::message::{Report, Request};
 use crate::spec::{FenceNetwork, FenceSpec, INNER_ID, Identity};
 use crate::sys::process::{self, Side, Wait};
@@ -29,6 +30,10 @@ pub(super) fn run(frames: &mut Frames) -> Result<(), FenceError> {
     clock.mark("gather");
     let born_in = spec.group.as_ref().map(group::enter).transpose()?.flatten();
     clock.mark("control groups");
+    if spec.rung == Rung::Bs {
+        born_in.map(|folder| group::join_whole(folder.as_fd())).transpose()?;
+        return bubblewrap::take_over(frames, &spec, gathered, clock).map(|never| match never {});
+    }
     let (wait, go) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC).step("pipe2")?;
     let namespaces = NAMESPACES | if spec.network == FenceNetwork::Host { 0 } else { libc::CLONE_NEWNET };
     match make_pid_1(namespaces, born_in)? {

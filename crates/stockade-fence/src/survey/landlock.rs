@@ -14,7 +14,7 @@ use crate::sys::process;
 
 use super::refused;
 use super::steps::Step;
-use super::trial::{self, Ending, Fault, Reporter};
+use super::trial::{self, Ending, Fault, Reporter, expect_error};
 
 /// The first ABI whose scopes shut signals and abstract sockets (Linux 6.12); older ones are not a second lock.
 pub(super) const NEEDED_ABI: i32 = 6;
@@ -125,14 +125,6 @@ fn restrict(ruleset: &OwnedFd) -> Result<(), Fault> {
     Ok(())
 }
 
-fn open_for_writing(path: &CStr) -> Result<OwnedFd, Errno> {
+pub(super) fn open_for_writing(path: &CStr) -> Result<OwnedFd, Errno> {
     rustix::fs::open(path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())
-}
-
-fn expect_error<T>(result: &Result<T, Errno>, expected: Errno) -> Result<(), Fault> {
-    match result {
-        Err(errno) if *errno == expected => Ok(()),
-        Err(errno) => Err((*errno).into()),
-        Ok(_) => Err(Fault::NO_EFFECT),
-    }
 }

@@ -8,16 +8,20 @@ use std::os::fd::OwnedFd;
 
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
-use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, UnmountFlags};
-use rustix::process::Pid;
-use rustix::thread::{Gid, Uid};
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags,
+};
+use rustix::process::{DumpableBehavior, Pid};
+use rustix::thread::{Gid, Uid, UnshareFlags};
 use stockade_core::survey::{CallerFacts, Refused};
 
+use crate::confine::privileges::{self, Bounding};
+use crate::sys::mounts::{Attributes, Reach};
 use crate::sys::{mounts, net, userns};
 
 use super::refused;
 use super::steps::Step;
-use super::trial::{self, Fault, Released, Reporter, Waiting};
+use super::trial::{self, Fault, Released, Reporter, Waiting, expect_error};
 use super::{landlock, seccomp};
 
 /// The user and group inside the fence.
@@ -37,12 +41,17 @@ const NAMESPACES: [(libc::c_int, &str); 7] = [
     (libc::CLONE_NEWCGROUP, "NEWCGROUP"),
 ];
 
-/// The locks that are put on after the namespaces.
-pub(super) enum Locks {
-    /// seccomp only.
-    Seccomp,
+/// What is tried beside namespaces and a root of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Walk {
     /// Landlock of this ABI, then seccomp.
     LandlockAndSeccomp(i32),
+    /// seccomp only.
+    Seccomp,
+    /// seccomp, then namespaces and a mount by somebody without privileges inside.
+    Nesting,
+    /// The host's proc in place of a fresh one, and seccomp.
+    HostsProc,
 }
 
 /// A walk that a child is taking.
@@ -71,23 +80,26 @@ impl Walking {
 }
 
 /// Takes the walk. `None`: it stands.
-pub(super) fn walk(caller: &CallerFacts, locks: &Locks) -> Option<Refused> {
-    begin(caller, locks).map_or_else(Some, Walking::finish)
+pub(super) fn walk(caller: &CallerFacts, walk: Walk) -> Option<Refused> {
+    begin(caller, walk).map_or_else(Some, Walking::finish)
 }
 
 /// Begins the walk and does not wait for its end.
-pub(super) fn begin(caller: &CallerFacts, locks: &Locks) -> Result<Walking, Refused> {
+pub(super) fn begin(caller: &CallerFacts, walk: Walk) -> Result<Walking, Refused> {
     let filter = seccomp::trial_filter();
     let root_host = caller.is_root_host();
     let all = NAMESPACES.iter().fold(0, |flags, (flag, _)| flags | flag);
     let child = trial::prepare(all, |reporter| {
         isolate(reporter, root_host)?;
-        let witness = build_root(reporter)?;
-        if let Locks::LandlockAndSeccomp(abi) = locks {
+        let witness = build_root(reporter, walk)?;
+        match walk {
             // The new process namespace has nobody outside the domain to signal: a canary of the fence tries that.
-            landlock::bite_files(reporter, *abi, witness)?;
+            Walk::LandlockAndSeccomp(abi) => landlock::bite_files(reporter, abi, witness)?,
+            Walk::Nesting => renounce(reporter)?,
+            Walk::Seccomp | Walk::HostsProc => {}
         }
-        seccomp::install_and_see(reporter, &filter)
+        seccomp::install_and_see(reporter, &filter)?;
+        if walk == Walk::Nesting { nest(reporter) } else { Ok(()) }
     });
     match child {
         Ok(child) => map_ids(child, caller),
@@ -135,10 +147,15 @@ fn isolate(reporter: &Reporter, root_host: bool) -> Result<(), Fault> {
     Ok(())
 }
 
-/// A tmpfs as root with a fresh proc, loopback up. Returns a file that can be written.
-fn build_root(reporter: &Reporter) -> Result<&'static CStr, Fault> {
+/// A tmpfs as root with a proc, loopback up. Returns a file that can be written.
+fn build_root(reporter: &Reporter, walk: Walk) -> Result<&'static CStr, Fault> {
     // The kernel compares a new proc with a visible one, so it comes before the old root goes.
-    let proc = reporter.step(Step::MountProc, || mount_of(c"proc"))?;
+    let proc = match walk {
+        Walk::HostsProc => hosts_proc(reporter)?,
+        Walk::LandlockAndSeccomp(_) | Walk::Seccomp | Walk::Nesting => {
+            reporter.step(Step::MountProc, || mount_of(c"proc"))?
+        }
+    };
     let tmpfs = reporter.step(Step::MountTmpfs, || mount_of(c"tmpfs"))?;
     let attach = |mount, at: &CStr| {
         rustix::mount::move_mount(mount, c"", CWD, at, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
@@ -162,6 +179,52 @@ fn build_root(reporter: &Reporter) -> Result<&'static CStr, Fault> {
         rustix::fs::open(c"/witness", flags, Mode::RUSR | Mode::WUSR)
     })?;
     Ok(c"/witness")
+}
+
+/// The host's proc with everything that covers parts of it, read-only.
+fn hosts_proc(reporter: &Reporter) -> Result<OwnedFd, Fault> {
+    let clone =
+        OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
+    let proc = reporter.step(Step::CloneProc, || rustix::mount::open_tree(CWD, c"/proc", clone))?;
+    reporter.step(Step::ShutProc, || {
+        mounts::set_attributes_private(&proc, Reach::Tree, Attributes::READ_ONLY.with(Attributes::NO_SETUID))
+    })?;
+    Ok(proc)
+}
+
+/// Becomes what a role of the place is: without privileges, and no user to whom the kernel's settings belong.
+fn renounce(reporter: &Reporter) -> Result<(), Fault> {
+    reporter.step(Step::DropPrivileges, || privileges::drop_all(Bounding::Emptied))?;
+    reporter.step(Step::KernelSettings, || {
+        match landlock::open_for_writing(c"/proc/sys/kernel/core_pattern") {
+            // A kernel without core dumps.
+            Err(Errno::NOENT) => Ok(()),
+            other => expect_error(&other, Errno::ACCESS),
+        }
+    })
+}
+
+/// What a sandbox does that starts here: namespaces, id maps, a mount.
+fn nest(reporter: &Reporter) -> Result<(), Fault> {
+    let write = |step: Step, file: &CStr, text: &[u8]| {
+        reporter.step(step, || {
+            let fd = rustix::fs::open(file, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
+            rustix::io::write(fd, text).map(|_| ())
+        })
+    };
+    reporter.step(Step::InnerUnshare, || {
+        // The id maps belong to whoever may dump the process, which a change of ids has left off. An exec puts it on again.
+        rustix::process::set_dumpable_behavior(DumpableBehavior::Dumpable)?;
+        // SAFETY: new namespaces share nothing with the rest of this process, which has one thread.
+        unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWUSER | UnshareFlags::NEWNS) }
+    })?;
+    write(Step::InnerSetgroups, c"/proc/self/setgroups", b"deny")?;
+    write(Step::InnerUidMap, c"/proc/self/uid_map", b"1000 1000 1")?;
+    write(Step::InnerGidMap, c"/proc/self/gid_map", b"1000 1000 1")?;
+    reporter.step(Step::InnerMakePrivate, mounts::make_all_private)?;
+    reporter.step(Step::InnerMount, || {
+        rustix::mount::mount(c"none", c"/", c"tmpfs", MountFlags::empty(), None::<&CStr>)
+    })
 }
 
 fn mount_of(kind: &CStr) -> Result<OwnedFd, Errno> {

@@ -3,13 +3,10 @@
 use std::os::fd::OwnedFd;
 use std::time::Instant;
 
-use stockade_core::survey::{CallerFacts, LandlockFacts, Refused, Rung, RungTrial};
+use stockade_core::survey::{BubblewrapFacts, CallerFacts, LandlockFacts, Refused, Rung, RungTrial};
 
-use super::namespaces::{self, Locks, Walking, walk};
-use super::{Extent, landlock, refused};
-
-/// The rungs that can be tried.
-const TRIED: [Rung; 2] = [Rung::Nsl, Rung::Ns];
+use super::namespaces::{self, Walk, Walking, walk};
+use super::{Extent, bubblewrap, landlock, refused};
 
 /// The best rung that the host may have, on trial.
 #[derive(Debug)]
@@ -23,11 +20,11 @@ impl First {
     /// Begins the trial. Rungs that are refused without one are left to [`climb`].
     pub(super) fn begin(caller: &CallerFacts, landlock: &LandlockFacts) -> Self {
         let started = Instant::now();
-        let (rung, locks) = match landlock_in_the_way(landlock) {
-            Ok(abi) => (Rung::Nsl, Locks::LandlockAndSeccomp(abi)),
-            Err(_) => (Rung::Ns, Locks::Seccomp),
+        let (rung, walk) = match landlock_in_the_way(landlock) {
+            Ok(abi) => (Rung::Nsl, Walk::LandlockAndSeccomp(abi)),
+            Err(_) => (Rung::Ns, Walk::Seccomp),
         };
-        Self { rung, started, walking: namespaces::begin(caller, &locks) }
+        Self { rung, started, walking: namespaces::begin(caller, walk) }
     }
 
     /// See [`Walking::owners`].
@@ -42,43 +39,53 @@ impl First {
         }
     }
 
-    fn finish(self) -> (Rung, Instant, Option<Refused>) {
-        (self.rung, self.started, self.walking.map_or_else(Some, Walking::finish))
+    fn finish(self) -> (Instant, Option<Refused>) {
+        (self.started, self.walking.map_or_else(Some, Walking::finish))
     }
 }
 
-/// Tries the rungs best first; of one the trial has begun already.
-pub(super) fn climb(
-    caller: &CallerFacts,
-    landlock: &LandlockFacts,
-    extent: Extent,
-    first: First,
-) -> Vec<RungTrial> {
-    let (begun, began, outcome) = first.finish();
-    let mut outcome = Some(outcome);
-    let mut trials = Vec::new();
-    for rung in TRIED {
-        let (started, refused) = match outcome.take_if(|_| rung == begun) {
-            Some(refused) => (began, refused),
-            None => (Instant::now(), try_rung(rung, caller, landlock)),
-        };
-        let elapsed_us = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
-        let stands = refused.is_none();
-        trials.push(RungTrial { rung, refused, elapsed_us });
-        if stands && extent == Extent::FirstThatStands {
-            break;
+/// What the trials need to know.
+pub(super) struct Climb<'a> {
+    pub(super) caller: &'a CallerFacts,
+    pub(super) landlock: &'a LandlockFacts,
+    pub(super) extent: Extent,
+    pub(super) bubblewrap: &'a mut BubblewrapFacts,
+}
+
+impl Climb<'_> {
+    /// Tries these rungs in their order; of one the trial has begun already, and is left where nobody asks for it.
+    pub(super) fn up(&mut self, rungs: &[Rung], first: First) -> Vec<RungTrial> {
+        let mut first = Some(first);
+        let mut trials = Vec::new();
+        for rung in rungs.iter().copied() {
+            let (started, refused) = match first.take_if(|f| f.rung == rung) {
+                Some(first) => first.finish(),
+                None => (Instant::now(), self.try_rung(rung)),
+            };
+            let elapsed_us = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
+            let stands = refused.is_none();
+            trials.push(RungTrial { rung, refused, elapsed_us });
+            if stands && self.extent == Extent::FirstThatStands {
+                break;
+            }
         }
+        if let Some(first) = first {
+            first.abandon();
+        }
+        trials
     }
-    trials
-}
 
-fn try_rung(rung: Rung, caller: &CallerFacts, landlock: &LandlockFacts) -> Option<Refused> {
-    match rung {
-        Rung::Nsl => match landlock_in_the_way(landlock) {
-            Ok(abi) => walk(caller, &Locks::LandlockAndSeccomp(abi)),
-            Err(refused) => Some(refused),
-        },
-        Rung::Ns | Rung::NsNest | Rung::NsHostproc | Rung::Bs => walk(caller, &Locks::Seccomp),
+    fn try_rung(&mut self, rung: Rung) -> Option<Refused> {
+        match rung {
+            Rung::Nsl => match landlock_in_the_way(self.landlock) {
+                Ok(abi) => walk(self.caller, Walk::LandlockAndSeccomp(abi)),
+                Err(refused) => Some(refused),
+            },
+            Rung::Ns => walk(self.caller, Walk::Seccomp),
+            Rung::NsNest => walk(self.caller, Walk::Nesting),
+            Rung::NsHostproc => walk(self.caller, Walk::HostsProc),
+            Rung::Bs => bubblewrap::try_out(self.caller, self.bubblewrap),
+        }
     }
 }
 

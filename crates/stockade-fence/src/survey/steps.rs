@@ -52,10 +52,30 @@ pub(super) enum Step {
     SeccompDenies,
     /// A call with bad arguments, to see who answers it.
     BadArguments,
+    /// The host's proc is cloned, with what covers parts of it.
+    CloneProc,
+    /// The clone becomes read-only.
+    ShutProc,
+    /// Every capability goes.
+    DropPrivileges,
+    /// A setting of the kernel is opened for writing, which must be denied.
+    KernelSettings,
+    /// A user namespace inside, with mounts of its own.
+    InnerUnshare,
+    /// It denies setgroups.
+    InnerSetgroups,
+    /// Its user mapping.
+    InnerUidMap,
+    /// Its group mapping.
+    InnerGidMap,
+    /// Its mounts stop propagating.
+    InnerMakePrivate,
+    /// A mount in it.
+    InnerMount,
 }
 
 impl Step {
-    const ALL: [Self; 24] = [
+    const ALL: [Self; 34] = [
         Self::Start,
         Self::DenySetgroups,
         Self::UidMap,
@@ -80,6 +100,16 @@ impl Step {
         Self::SeccompInstall,
         Self::SeccompDenies,
         Self::BadArguments,
+        Self::CloneProc,
+        Self::ShutProc,
+        Self::DropPrivileges,
+        Self::KernelSettings,
+        Self::InnerUnshare,
+        Self::InnerSetgroups,
+        Self::InnerUidMap,
+        Self::InnerGidMap,
+        Self::InnerMakePrivate,
+        Self::InnerMount,
     ];
 
     /// The step of a byte that a child reported; an unknown byte says that nothing is known.
@@ -114,6 +144,16 @@ impl Step {
             Self::SeccompInstall => "seccomp(SET_MODE_FILTER)",
             Self::SeccompDenies => "seccomp denies a call",
             Self::BadArguments => "call with bad arguments",
+            Self::CloneProc => "open_tree(/proc)",
+            Self::ShutProc => "mount_setattr(/proc)",
+            Self::DropPrivileges => "capset(none)",
+            Self::KernelSettings => "the kernel denies its settings",
+            Self::InnerUnshare => "unshare(NEWUSER) inside",
+            Self::InnerSetgroups => "write(setgroups) inside",
+            Self::InnerUidMap => "write(uid_map) inside",
+            Self::InnerGidMap => "write(gid_map) inside",
+            Self::InnerMakePrivate => "mount(MS_PRIVATE) inside",
+            Self::InnerMount => "mount(tmpfs) inside",
         }
     }
 }

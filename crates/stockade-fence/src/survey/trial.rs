@@ -55,6 +55,15 @@ impl From<FenceError> for Fault {
     }
 }
 
+/// The step has to fail with this error.
+pub(super) fn expect_error<T>(result: &Result<T, Errno>, expected: Errno) -> Result<(), Fault> {
+    match result {
+        Err(errno) if *errno == expected => Ok(()),
+        Err(errno) => Err((*errno).into()),
+        Ok(_) => Err(Fault::NO_EFFECT),
+    }
+}
+
 /// The child's end of the report.
 pub(super) struct Reporter {
     pipe: OwnedFd,

@@ -5,6 +5,8 @@ use std::path::Path;
 
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, Stat};
 
+use serde::{Deserialize, Serialize};
+
 use crate::error::{FenceError, Step};
 
 /// Opens a path with no rights but to be named (`O_PATH`), refusing symbolic and magic links anywhere in it.
@@ -28,7 +30,7 @@ fn retry<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> rustix::io::Resu
 }
 
 /// What a path was when it was checked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Seen {
     device: u64,
     inode: u64,

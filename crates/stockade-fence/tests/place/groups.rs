@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use stockade_core::limits::CgroupHierarchy;
+use stockade_core::survey::Rung;
 use stockade_fence::survey::{Extent, SurveyRequest, measure};
 use stockade_fence::{Fence, FenceErrorKind, GroupSpec, Identity};
 
@@ -22,7 +23,7 @@ pub(crate) const TESTS: &[Test] = &[
 
 /// Groups of this host with a memory and a process controller. A host without them cannot show what is claimed.
 pub(crate) fn group(name: &str) -> GroupSpec {
-    let survey = measure(SurveyRequest { path: None, extent: Extent::FirstThatStands });
+    let survey = measure(SurveyRequest { path: None, extent: Extent::FirstThatStands }, &[Rung::Ns]);
     assert!(survey.cgroups.with("memory").is_some(), "no memory controller: {:?}", survey.cgroups);
     assert!(survey.cgroups.with("pids").is_some(), "no process controller: {:?}", survey.cgroups);
     GroupSpec {

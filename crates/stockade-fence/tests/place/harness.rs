@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
-use super::{bench, building, ending, errands, groups, holding, refusals, roothost};
+use super::{bench, building, ending, errands, groups, holding, refusals, roothost, rungs};
 
 pub(crate) type Test = (&'static str, fn());
 
@@ -33,7 +33,8 @@ pub(crate) fn main() -> ExitCode {
         eprintln!("these tests need root: they run as root and as uid {NOBODY}");
         return ExitCode::FAILURE;
     }
-    let mut tests: Vec<Test> = [building::TESTS, holding::TESTS, ending::TESTS, refusals::TESTS].concat();
+    let mut tests: Vec<Test> =
+        [building::TESTS, holding::TESTS, rungs::TESTS, ending::TESTS, refusals::TESTS].concat();
     if !nobody {
         tests.extend(roothost::TESTS);
         tests.extend(groups::TESTS);

@@ -13,8 +13,8 @@ use stockade_fence::{
     ProofRequest, Role, RoleId, SpawnLimits, SpawnRequest, WorkspaceProof, private_kernel_id, stdio,
 };
 
-/// The rungs that are built on every host of these tests.
-pub(crate) const RUNGS: [Rung; 2] = [Rung::Nsl, Rung::Ns];
+/// Where bubblewrap is, for the rung that goes through it.
+const BUBBLEWRAP: &str = "/usr/bin/bwrap";
 
 /// Folders of one test.
 pub(crate) struct Lab {
@@ -48,6 +48,7 @@ impl Lab {
     pub(crate) fn spec(&self) -> FenceSpec {
         FenceSpec {
             rung: Rung::Ns,
+            bubblewrap: None,
             identity: identity(),
             binds: vec![
                 bind(&self.workspace, &self.workspace, BindAccess::ReadWrite),
@@ -59,6 +60,24 @@ impl Lab {
             max_processes: Some(4096),
             group: None,
         }
+    }
+
+    /// The same on a rung.
+    pub(crate) fn spec_on(&self, rung: Rung) -> FenceSpec {
+        let spec = FenceSpec { rung, ..self.spec() };
+        match rung {
+            Rung::Nsl => {
+                assert!(can_landlock(), "this kernel has no Landlock with ABI 6: `nsl` cannot be tested");
+            }
+            Rung::Bs => {
+                assert!(Path::new(BUBBLEWRAP).exists(), "`bs` cannot be tested: install bubblewrap");
+                let root = matches!(spec.identity, Identity::Kernel { .. });
+                let identity = if root { Identity::KernelRoot } else { spec.identity };
+                return FenceSpec { bubblewrap: Some(BUBBLEWRAP.into()), identity, ..spec };
+            }
+            Rung::Ns | Rung::NsNest | Rung::NsHostproc => {}
+        }
+        spec
     }
 
     pub(crate) fn proof(&self) -> ProofRequest {

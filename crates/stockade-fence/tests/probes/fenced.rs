@@ -66,6 +66,7 @@ fn spec(facts: &FixtureFacts, mode: AccessMode, rung: Rung, payload: Payload) ->
     };
     FenceSpec {
         rung,
+        bubblewrap: None,
         identity,
         binds: vec![
             bind(facts.workspace.clone(), workspace),

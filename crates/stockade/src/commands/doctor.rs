@@ -19,6 +19,7 @@ pub(crate) fn run(args: DoctorArgs, world: &World) -> Result<u8, CliError> {
         provider: args.provider,
         mode: args.mode,
         provider_sandbox: args.provider_sandbox,
+        fence: args.fence,
         executable: None,
     };
     let mut ordered = order::of_basics(basics, &config, world)?;

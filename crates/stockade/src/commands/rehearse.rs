@@ -26,6 +26,7 @@ pub(crate) fn run(args: RehearseArgs, world: &World, verbosity: Verbosity) -> Re
         provider: args.provider,
         mode: args.mode,
         provider_sandbox: args.provider_sandbox,
+        fence: args.fence,
         executable: args.executable,
     };
     let mut ordered = order::of_basics(basics, &config, world)?;

@@ -31,8 +31,8 @@ pub(crate) fn summary(d: &Diagnosis, settings: &[Setting]) -> String {
     let _ = writeln!(t, "rungs");
     for trial in &d.survey.rungs {
         let _ = match &trial.refused {
-            None => writeln!(t, "  stands  {:<4} ({} us)", trial.rung.id(), trial.elapsed_us),
-            Some(r) => writeln!(t, "  refused {:<4} at {} ({})", trial.rung.id(), r.step, r.errno_name),
+            None => writeln!(t, "  stands  {:<11} ({} us)", trial.rung.id(), trial.elapsed_us),
+            Some(r) => writeln!(t, "  refused {:<11} at {} ({})", trial.rung.id(), r.step, r.errno_name),
         };
     }
     let _ = writeln!(t, "\nguarantees");

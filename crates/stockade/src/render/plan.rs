@@ -23,7 +23,8 @@ pub(crate) fn summary(plan: &LaunchPlan) -> String {
     line("effort", plan.effort.as_deref().unwrap_or("not sent"));
     line("mode", plan.mode.id());
     line("workspace", &plan.cwd.display().to_string());
-    line("rung", plan.rung.id());
+    let nests = if plan.nesting { ", nests" } else { "" };
+    line("rung", &format!("{}{nests}", plan.rung.id()));
     line("runs as", &identity(&plan.identity));
     line(
         "provider sandbox",
@@ -55,8 +56,12 @@ pub(crate) fn summary(plan: &LaunchPlan) -> String {
     }
     let _ = writeln!(t, "\nguarantees");
     for g in &plan.guarantees {
-        let _ =
-            writeln!(t, "  {} {:<20} {}", if g.held { "held   " } else { "MISSING" }, g.id.id(), g.mechanism);
+        let word = match (g.held, g.required) {
+            (true, _) => "held   ",
+            (false, true) => "MISSING",
+            (false, false) => "missing",
+        };
+        let _ = writeln!(t, "  {word} {:<20} {}", g.id.id(), g.mechanism);
     }
     let _ = writeln!(t, "\nargv\n  {}", plan.argv.join(" "));
     for n in &plan.notes {
@@ -78,7 +83,7 @@ pub(crate) fn identity(identity: &PlannedIdentity) -> String {
         PlannedIdentity::WorkspaceOwner { uid, .. } => format!("the workspace's owner, user id {uid}"),
         PlannedIdentity::PrivateUid => "a user id of the run's own, with id-mapped mounts".to_owned(),
         PlannedIdentity::KernelRoot { reason } => {
-            format!("kernel user id 0 without capabilities ({reason}: the file system cannot map ids)")
+            format!("kernel user id 0 without capabilities ({reason})")
         }
     }
 }

@@ -11,11 +11,28 @@ pub(super) fn refused(step: &str, errno: i32, errno_name: &str) -> Refused {
     Refused { step: step.to_owned(), errno, errno_name: errno_name.to_owned() }
 }
 
-fn trials(nsl: Option<Refused>, ns: Option<Refused>) -> Vec<RungTrial> {
-    vec![
-        RungTrial { rung: Rung::Nsl, refused: nsl, elapsed_us: 1_000 },
-        RungTrial { rung: Rung::Ns, refused: ns, elapsed_us: 1_000 },
-    ]
+/// Every rung as tried: those below `ns` meet what it meets, and bubblewrap does too.
+fn trials(nsl: Option<Refused>, ns: Option<&Refused>) -> Vec<RungTrial> {
+    let below = Rung::ALL.into_iter().skip(1).map(|rung| (rung, ns.cloned()));
+    std::iter::once((Rung::Nsl, nsl))
+        .chain(below)
+        .map(|(rung, refused)| RungTrial { rung, refused, elapsed_us: 1_000 })
+        .collect()
+}
+
+/// The same host, but for what one rung answers.
+pub(super) fn with_rung(mut survey: Survey, rung: Rung, refused: Option<&Refused>) -> Survey {
+    survey.rungs.iter_mut().filter(|t| t.rung == rung).for_each(|t| t.refused = refused.cloned());
+    survey
+}
+
+fn bubblewrap(path: Option<&str>, version: Option<&str>) -> BubblewrapFacts {
+    BubblewrapFacts {
+        path: path.map(PathBuf::from),
+        setuid: false,
+        untrusted: None,
+        version: version.map(str::to_owned),
+    }
 }
 
 /// Everything on, an ordinary user.
@@ -33,7 +50,7 @@ pub(super) fn plain() -> Survey {
         landlock: LandlockFacts { abi: Some(7), refused: None, layers_in_use: 0 },
         seccomp_refused: None,
         rungs: trials(None, None),
-        bubblewrap: BubblewrapFacts { path: Some(PathBuf::from("/usr/bin/bwrap")), setuid: false },
+        bubblewrap: bubblewrap(Some("/usr/bin/bwrap"), Some("0.8.0")),
         outer: OuterFence::default(),
         cgroups: no_groups("access(/sys/fs/cgroup)", 13, "EACCES"),
         lsm: Some("lockdown,capability,landlock,yama,apparmor".to_owned()),
@@ -62,14 +79,24 @@ pub(super) fn landlock_eopnotsupp() -> Survey {
 
 /// No `bwrap` on PATH.
 pub(super) fn no_bubblewrap() -> Survey {
-    Survey { bubblewrap: BubblewrapFacts { path: None, setuid: false }, ..plain() }
+    let refused = Some(refused("find bwrap on PATH", 2, "ENOENT"));
+    with_rung(Survey { bubblewrap: bubblewrap(None, None), ..plain() }, Rung::Bs, refused.as_ref())
+}
+
+/// The first `bwrap` on PATH is one of the caller's own.
+pub(super) fn own_bubblewrap() -> Survey {
+    let path = "/home/me/bin/bwrap";
+    let untrusted = Some(format!("`{path}` belongs to user 1000"));
+    let found = BubblewrapFacts { untrusted, ..bubblewrap(Some(path), None) };
+    let refused = Some(refused("who can change bwrap", 0, ""));
+    with_rung(Survey { bubblewrap: found, ..plain() }, Rung::Bs, refused.as_ref())
 }
 
 /// A setuid `bwrap`.
 pub(super) fn setuid_bubblewrap() -> Survey {
     Survey {
-        bubblewrap: BubblewrapFacts { path: Some(PathBuf::from("/usr/bin/bwrap")), setuid: true },
-        ..plain()
+        bubblewrap: BubblewrapFacts { setuid: true, ..plain().bubblewrap },
+        ..with_rung(plain(), Rung::Bs, Some(&refused("stat(bwrap)", 0, "")))
     }
 }
 
@@ -80,7 +107,7 @@ pub(super) fn both_missing() -> Survey {
 
 fn everywhere(step: &str, errno: i32, errno_name: &str) -> Survey {
     let r = refused(step, errno, errno_name);
-    Survey { rungs: trials(Some(r.clone()), Some(r)), ..plain() }
+    Survey { rungs: trials(Some(r.clone()), Some(&r)), ..plain() }
 }
 
 /// `kernel.unprivileged_userns_clone=0`.
@@ -93,14 +120,25 @@ pub(super) fn userns_limit() -> Survey {
     everywhere("clone(NEWUSER)", 28, "ENOSPC")
 }
 
-/// User namespaces restricted by AppArmor.
+/// User namespaces restricted by AppArmor, without a profile for bubblewrap.
 pub(super) fn apparmor() -> Survey {
     everywhere("mount(MS_PRIVATE)", 13, "EACCES")
 }
 
+/// User namespaces restricted by AppArmor, with a profile that lets bubblewrap of this version make them.
+pub(super) fn apparmor_with_bubblewrap(version: Option<&str>) -> Survey {
+    let survey = Survey { bubblewrap: bubblewrap(Some("/usr/bin/bwrap"), version), ..apparmor() };
+    with_rung(survey, Rung::Bs, None)
+}
+
 /// A container with covered parts of /proc and no seccomp filter.
 pub(super) fn masked_proc() -> Survey {
-    everywhere("fsmount(proc)", 1, "EPERM")
+    with_rung(everywhere("fsmount(proc)", 1, "EPERM"), Rung::NsHostproc, None)
+}
+
+/// A host that lets the fence make namespaces and nobody inside it (AppArmor's restriction with a profile for Stockade).
+pub(super) fn no_nesting() -> Survey {
+    with_rung(plain(), Rung::NsNest, Some(&refused("mount(MS_PRIVATE) inside", 13, "EACCES")))
 }
 
 /// A container under Docker's default seccomp filter.

@@ -14,6 +14,20 @@ pub(super) fn outcome(outcome: &Result<LaunchPlan, Refusal>) -> String {
     }
 }
 
+/// One line: the rung and what is missing on it, or the cause.
+pub(super) fn in_short(outcome: &Result<LaunchPlan, Refusal>) -> String {
+    match outcome {
+        Ok(p) => {
+            let missing: Vec<_> = p.guarantees.iter().filter(|g| !g.held).map(|g| g.id.id()).collect();
+            format!("plan      rung {}, missing [{}]\n", p.rung.id(), missing.join(", "))
+        }
+        Err(r) => format!(
+            "refused   {} at {}, errno {:?}: {}\n",
+            r.cause.code, r.cause.step, r.cause.errno, r.cause.message
+        ),
+    }
+}
+
 pub(super) fn refusal(r: &Refusal) -> String {
     let c = &r.cause;
     let status = r.status.map_or("usage", crate::status::Status::id);
@@ -41,7 +55,8 @@ fn plan(p: &LaunchPlan) -> String {
         PlannedIdentity::PrivateUid => "private uid".to_owned(),
         PlannedIdentity::KernelRoot { reason } => format!("kernel root: {reason}"),
     };
-    let mut out = format!("plan      rung {}, identity {identity}\n", p.rung.id());
+    let nests = if p.nesting { ", nests" } else { "" };
+    let mut out = format!("plan      rung {}{nests}, identity {identity}\n", p.rung.id());
     for trial in &p.rejected_rungs {
         let r = trial.refused.as_ref().unwrap();
         writeln!(out, "rejected  {}: {} {}", trial.rung.id(), r.step, r.errno_name).unwrap();

@@ -33,6 +33,7 @@ impl Scratch {
         };
         FenceSpec {
             rung: Rung::Ns,
+            bubblewrap: None,
             identity,
             binds: vec![bind],
             network: FenceNetwork::Empty,
