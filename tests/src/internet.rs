@@ -26,8 +26,15 @@ use crate::network::in_network;
 
 /// The host's own address on its cable: public, so that only being its own tells it apart.
 pub const OWN_ADDRESS: &str = "45.45.45.1";
-/// Addresses beyond the cable: one of the public internet, a private one, another, and that of cloud metadata.
-const BEYOND: [&str; 4] = ["1.2.3.4", "10.1.2.3", "10.9.9.9", "169.254.169.254"];
+/// Addresses beyond the cable: of the public internet, private ones, and that of cloud metadata.
+const BEYOND: [&str; 6] = [
+    "1.2.3.4/32",
+    "10.1.2.3/32",
+    "10.9.9.9/32",
+    "169.254.169.254/32",
+    "2a00:1234::1/128",
+    "fd00:1234::1/128",
+];
 /// How often a thread looks whether it should end.
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -104,8 +111,11 @@ impl Internet {
         beyond.ip("addr add 45.45.45.2/24 dev up1");
         beyond.ip("link set up1 up");
         host.ip("route add default via 45.45.45.2");
+        host.ip("-6 addr add 2a00:4545::1/64 dev up0 nodad");
+        beyond.ip("-6 addr add 2a00:4545::2/64 dev up1 nodad");
+        host.ip("-6 route add default via 2a00:4545::2");
         for address in BEYOND {
-            beyond.ip(&format!("addr add {address}/32 dev lo"));
+            beyond.ip(&format!("addr add {address} dev lo"));
         }
         let internet = Self {
             host,

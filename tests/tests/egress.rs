@@ -15,7 +15,7 @@ use stockade_tests::{
 const GROK: [&str; 4] = ["--provider", "grok", "--provider-sandbox", "replace"];
 
 /// What the name server knows: ordinary names, and names that lead where no name may lead.
-const NAMES: [(&str, &[&str]); 10] = [
+const NAMES: [(&str, &[&str]); 12] = [
     ("ok.example", &["1.2.3.4"]),
     ("other.example", &["1.2.3.4"]),
     ("inner.example", &["10.1.2.3"]),
@@ -24,6 +24,8 @@ const NAMES: [(&str, &[&str]); 10] = [
     ("loop.example", &["127.0.0.1"]),
     ("own.example", &[OWN_ADDRESS]),
     ("mixed.example", &["10.1.2.3", "1.2.3.4"]),
+    ("public-six.example", &["2a00:1234::1"]),
+    ("inner-six.example", &["fd00:1234::1"]),
     ("six.example", &["::1", "fd00::1", "::ffff:10.1.2.3"]),
     ("secret-data.ok.example", &["1.2.3.4"]),
 ];
@@ -66,6 +68,7 @@ fn listed_hosts_are_reached_and_every_way_around_the_list_is_turned_away() {
         world.write("ws/ca.pem", &authority.pem);
         let tls = Some(&authority);
         let site = internet.site("1.2.3.4:443", tls);
+        let six = internet.site("[2a00:1234::1]:443", tls);
         let plain = internet.site("1.2.3.4:80", None);
         let listed_inner = internet.site("10.9.9.9:8443", tls);
         let forbidden = [
@@ -73,6 +76,7 @@ fn listed_hosts_are_reached_and_every_way_around_the_list_is_turned_away() {
             ("169.254.169.254:80", None),
             ("127.0.0.1:7443", tls),
             (&*format!("{OWN_ADDRESS}:443"), tls),
+            ("[fd00:1234::1]:443", tls),
             ("1.2.3.4:22", None),
         ]
         .map(|(address, tls)| (address.to_owned(), internet.site(address, tls)));
@@ -92,6 +96,8 @@ try metadata http://meta.example/
 try metadata-literal http://169.254.169.254/
 try loopback https://loop.example:7443/
 try own-address https://own.example/
+try public-six https://public-six.example/
+try inner-six https://inner-six.example/
 try six https://six.example/
 try unknown https://unknown.example/
 try closed https://ok.example:444/
@@ -127,6 +133,8 @@ finish"#));
                 "loop.example:7443",
                 "own.example",
                 "six.example",
+                "public-six.example",
+                "inner-six.example",
                 "unknown.example",
                 "ok.example:444",
             ],
@@ -152,6 +160,8 @@ finish"#));
                 "metadata-literal: exit 0,stockade: 169.254.169.254:80 is an address that is not on the list (egress-literal) 000 403",
                 "loopback: exit 56, 403 000",
                 "own-address: exit 56, 403 000",
+                "public-six: exit 0, 200 200",
+                "inner-six: exit 56, 403 000",
                 "six: exit 56, 403 000",
                 "unknown: exit 56, 502 000",
                 "closed: exit 56, 502 000",
@@ -185,6 +195,7 @@ finish"#));
             ["GET / HTTP/1.1 for ok.example; ", "GET /kept HTTP/1.1 for ok.example; "]
         );
         assert_eq!(listed_inner.connections(), ["GET / HTTP/1.1 for listed-inner.example:8443; "]);
+        assert_eq!(six.connections(), ["GET / HTTP/1.1 for public-six.example; "]);
         let through: Vec<String> = site.connections().into_iter().filter(|c| !c.is_empty()).collect();
         assert_eq!(
             through,
@@ -205,19 +216,19 @@ finish"#));
         assert_eq!(
             egress["passed"],
             json!({
-                "ok.example:443": 2, "ok.example:80": 2, "mixed.example:443": 1, "listed-inner.example:8443": 1,
+                "ok.example:443": 2, "ok.example:80": 2, "mixed.example:443": 1, "public-six.example:443": 1, "listed-inner.example:8443": 1,
             })
         );
         assert_eq!(
             egress["turnedAway"],
             json!({
-                "egress-address": 5, "egress-literal": 2, "egress-name": 1, "egress-not-listed": 3, "egress-port": 1,
+                "egress-address": 6, "egress-literal": 2, "egress-name": 1, "egress-not-listed": 3, "egress-port": 1,
                 "egress-request": 10, "egress-tls": 2, "egress-unreachable": 1,
             })
         );
         assert_eq!(
             (&egress["seesInsideTls"], egress["listed"].as_array().unwrap().len()),
-            (&json!(false), 12)
+            (&json!(false), 14)
         );
         assert!(egress["bytesSent"].as_u64() > Some(1_000) && egress["bytesReceived"].as_u64() > Some(3_000));
         let network =
@@ -227,7 +238,7 @@ finish"#));
             .into_iter()
             .filter(|e| e["event"]["code"].as_str().is_some_and(|code| code.starts_with("egress")))
             .collect();
-        assert_eq!(decisions.len(), 6 + 25, "{decisions:#?}");
+        assert_eq!(decisions.len(), 7 + 26, "{decisions:#?}");
         assert!(
             decisions.iter().all(|e| e["source"] == "gateway" && e["event"]["kind"] == "network-decision")
         );
