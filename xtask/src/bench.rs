@@ -3,6 +3,7 @@
 mod bare;
 mod egress;
 mod fence;
+mod git;
 mod measure;
 mod report;
 mod setting;
@@ -70,5 +71,6 @@ fn measure_all(setting: &Setting) -> Result<Vec<Row>> {
     ];
     rows.extend(fence::measure()?);
     rows.extend(egress::measure(setting)?);
+    rows.push(git::measure(setting)?);
     Ok(rows)
 }

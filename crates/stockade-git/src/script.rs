@@ -34,7 +34,7 @@ pub fn environment(
     worktree: &Path,
     author: &GitAuthor,
 ) -> Vec<(String, String)> {
-    const SETTINGS: [(&str, &str); 12] = [
+    const SETTINGS: [(&str, &str); 13] = [
         ("safe.directory", "*"),
         ("core.checkStat", "default"),
         ("core.fsmonitor", "false"),
@@ -42,6 +42,8 @@ pub fn environment(
         ("core.untrackedCache", "false"),
         ("core.splitIndex", "false"),
         ("core.logAllRefUpdates", "false"),
+        // Nothing in a private folder has to survive the host: it is in the repository when the run is over.
+        ("core.fsync", "none"),
         ("gc.auto", "0"),
         ("maintenance.auto", "false"),
         ("protocol.allow", "never"),

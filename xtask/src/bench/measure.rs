@@ -97,7 +97,7 @@ fn children(pid: u32) -> Vec<u32> {
 }
 
 /// Runs a command to its end, in milliseconds; another exit code than expected is an error.
-fn timed(command: &mut Command, expected: i32) -> Result<f64> {
+pub(super) fn timed(command: &mut Command, expected: i32) -> Result<f64> {
     let start = Instant::now();
     let status = command.status().with_context(|| shell::shown(command))?;
     let elapsed = start.elapsed();

@@ -98,7 +98,7 @@ impl Setting {
     }
 
     /// The state that the tests use too, so that the agent is fetched once.
-    fn environment(command: &mut Command) -> &mut Command {
+    pub(super) fn environment(command: &mut Command) -> &mut Command {
         command.env("XDG_STATE_HOME", repository::target().join("test-state")).stdin(Stdio::null())
     }
 

@@ -48,6 +48,8 @@ pub(super) fn text(repository: &Repository, workspace: &GitWorkspace) -> String 
         set("core", "checkstat", "minimal");
     }
     set("diff", "ignoresubmodules", "all");
+    // What is worth keeping is in the caller's repository when the run is over.
+    set("core", "fsync", "none");
     // Nothing starts by itself.
     set("gc", "auto", "0");
     set("maintenance", "auto", "false");

@@ -8,7 +8,7 @@ index=$GIT_DIR/stockade-index
 # Whatever the agent left as the configuration, the objects are found and the files read as at the beginning.
 rm -rf "$GIT_COMMON_DIR/config" "$GIT_COMMON_DIR/objects/info/alternates" "$GIT_DIR/config.worktree" "$index" "$index.lock"
 printf '%s' "$4" >"$GIT_COMMON_DIR/config" || exit 1
-mkdir -p "$GIT_COMMON_DIR/objects/info" "$GIT_COMMON_DIR/objects/pack" || exit 1
+[ -d "$GIT_COMMON_DIR/objects/info" ] || mkdir -p "$GIT_COMMON_DIR/objects/info" || exit 1
 echo /repository/objects >"$GIT_COMMON_DIR/objects/info/alternates" || exit 1
 cd "$GIT_WORK_TREE" || exit 1
 GIT_INDEX_FILE=$index

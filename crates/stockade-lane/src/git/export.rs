@@ -269,7 +269,7 @@ impl Stage {
             let (updates, input) = order(&wanted, &known);
             let script = Script {
                 text: script::BUNDLE,
-                arguments: vec![work.program.display().to_string(), updates.to_string()],
+                arguments: vec![work.program.display().to_string(), updates],
                 env: &env,
                 cwd: &plan.cwd,
                 input,
@@ -337,13 +337,13 @@ struct Bundled {
     bytes: u64,
 }
 
-/// The input of the bundle's script: references to make inside, then what the bundle holds and what it does not.
-fn order(wanted: &[Wanted], known: &BTreeSet<String>) -> (usize, Vec<u8>) {
+/// The references to make inside, and the input of the bundle's script: what the bundle holds and what it does not.
+fn order(wanted: &[Wanted], known: &BTreeSet<String>) -> (String, Vec<u8>) {
     let numbered: Vec<(&str, &str)> =
         wanted.iter().filter_map(|w| Some((w.numbered.as_deref()?, w.made.object.as_str()))).collect();
-    let mut text = String::new();
+    let (mut updates, mut text) = (String::new(), String::new());
     for (name, object) in &numbered {
-        text.push_str(&format!("update {name} {object}\n"));
+        updates.push_str(&format!("update {name} {object}\n"));
     }
     for (name, _) in &numbered {
         text.push_str(&format!("{name}\n"));
@@ -351,7 +351,7 @@ fn order(wanted: &[Wanted], known: &BTreeSet<String>) -> (usize, Vec<u8>) {
     for object in known {
         text.push_str(&format!("^{object}\n"));
     }
-    (numbered.len(), text.into_bytes())
+    (updates, text.into_bytes())
 }
 
 /// Commits of the agent's: not those that were made for it, and no stash.
