@@ -625,6 +625,53 @@ fn other_kinds_of_repositories_work_too() {
 }
 
 #[test]
+fn work_that_would_be_lost_is_refused_by_name_and_a_look_is_not() {
+    type Prepare = fn(&World);
+    let variants: [(&str, Prepare); 5] = [
+        ("git-filters", |w| {
+            w.write("ws/a/.gitattributes", "*.bin filter=lfs diff=lfs\n");
+            git(&w.ws(), &["add", "a/.gitattributes"]);
+            git(&w.ws(), &["commit", "-qm", "filtered"]);
+        }),
+        ("git-submodules", |w| {
+            w.write("ws/.gitmodules", "[submodule \"s\"]\n\tpath = s\n");
+        }),
+        ("git-partial-clone", |w| {
+            git(&w.ws(), &["config", "remote.o.promisor", "true"]);
+        }),
+        ("git-no-commit", |w| {
+            git(&w.ws(), &["checkout", "-q", "--orphan", "fresh"]);
+        }),
+        ("git-reftable", |w| {
+            git(&w.ws(), &["config", "core.repositoryformatversion", "1"]);
+            git(&w.ws(), &["config", "extensions.refStorage", "files"]);
+            let config = fs::read_to_string(w.path("ws/.git/config")).unwrap();
+            w.write("ws/.git/config", config.replace("= files", "= reftable"));
+        }),
+    ];
+    for caller in Caller::both() {
+        for (code, prepare) in variants {
+            let world = scene(&caller);
+            git(&world.ws(), &["config", "--unset", "remote.o.url"]);
+            prepare(&world);
+            world.give("ws");
+            let agent = working_stub(&world, "works", "touch started");
+            let before = outside::picture(&world.ws());
+            order(&world, "work", "ws", "isolated-write", &agent).end().expect_code(66);
+            let receipt = world.receipt("work");
+            assert_eq!(receipt["cause"]["code"], code, "{:#}", receipt["cause"]);
+            assert_eq!(receipt["processStarted"], false);
+            order(&world, "look", "ws", "read-only", &agent).end().expect_code(0);
+            let mut after = outside::picture(&world.ws());
+            after.retain(|path, _| !path.starts_with(".git/refs/stockade"));
+            assert_same(&after, &before, code);
+            let left = fs::read_dir(world.state().join("worktrees")).map_or(0, Iterator::count);
+            assert_eq!(left, 0, "{code} left a worktree");
+        }
+    }
+}
+
+#[test]
 fn git_that_others_could_have_put_on_path_is_not_run() {
     let world = scene(&Caller::fresh_user());
     let marks = world.folder("marks");

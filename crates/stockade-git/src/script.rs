@@ -24,6 +24,8 @@ pub const BUNDLE: &str = include_str!("script/bundle.sh");
 pub const CALLER: &str = "/repository/caller";
 /// The exit code of a script that found a merge under way in the caller's working tree.
 pub const UNMERGED: i32 = 3;
+/// The exit code of a script that found a filter among the attributes.
+pub const FILTERED: i32 = 4;
 /// References that a bundle carries are called by numbers below this name.
 pub const NUMBERED: &str = "refs/stockade-export";
 

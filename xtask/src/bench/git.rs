@@ -36,17 +36,21 @@ pub(super) fn measure(setting: &Setting) -> Result<Row> {
     let stub = setting.folder.join("git-stub");
     fs::write(&stub, STUB).with_context(|| format!("writing {}", stub.display()))?;
     fs::set_permissions(&stub, fs::Permissions::from_mode(0o755))?;
-    let (mut bare, mut fenced) = (Vec::new(), Vec::new());
+    let (mut bare, mut fenced, mut made) = (Vec::new(), Vec::new(), Vec::new());
     // The first pair warms caches and is thrown away.
     for pair in 0..=PAIRS {
         let b = timed(&mut alone(setting, &stub), 0)?;
         let receipt = setting.folder.join(format!("git-{pair}.json"));
         let f = timed(&mut lane(setting, &repository, &stub, &receipt), 0)?;
-        clear(&receipt)?;
+        made.push(worktree(&receipt)?);
         if pair > 0 {
             bare.push(b);
             fenced.push(f);
         }
+    }
+    // Only now: where many files were just deleted, ext4 takes its time to make others.
+    for folder in made {
+        fs::remove_dir_all(&folder).with_context(|| format!("removing {}", folder.display()))?;
     }
     let differences = fenced.iter().zip(&bare).map(|(f, b)| f - b).collect();
     let cost = Cost { bare: median(bare), fenced: median(fenced), added: median(differences) };
@@ -113,13 +117,12 @@ fn lane(setting: &Setting, repository: &Path, stub: &Path, receipt: &Path) -> Co
     command
 }
 
-/// Checks that the work arrived, and removes the worktree, which nobody will merge.
-fn clear(receipt: &Path) -> Result<()> {
+/// Checks that the work arrived, and gives the folder of the worktree, which nobody will merge.
+fn worktree(receipt: &Path) -> Result<PathBuf> {
     let text = fs::read(receipt).with_context(|| format!("reading {}", receipt.display()))?;
     let receipt: Value = serde_json::from_slice(&text)?;
     let refs = receipt.pointer("/git/refs").and_then(Value::as_array).map_or(0, Vec::len);
     ensure!(refs == 2, "the round trip made {refs} references, not two");
     let tree = receipt.pointer("/git/worktree").and_then(Value::as_str).context("no worktree is named")?;
-    let folder = Path::new(tree).parent().context("a worktree without a folder")?;
-    fs::remove_dir_all(folder).with_context(|| format!("removing {}", folder.display()))
+    Ok(Path::new(tree).parent().context("a worktree without a folder")?.to_owned())
 }

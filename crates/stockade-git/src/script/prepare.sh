@@ -56,3 +56,6 @@ note)
     ;;
 esac
 rm -f "$scratch" "$GIT_DIR/callers-index" "$GIT_DIR/stockade-dirty"
+
+# Attributes further down may set a filter, too.
+if "$git" grep -q -E '^[^#]*[[:space:]]filter=' -- ':(glob)**/.gitattributes'; then exit 4; fi

@@ -168,19 +168,9 @@ impl Stage {
     ) -> Result<Brought, ExportError> {
         let mut fence = place::build_for_git(plan, survey, self.paths(), None)
             .map_err(|refusal| ExportError::Fence(refusal.cause.message.clone()))?;
-        let bundled = self.bundle(work, plan, &mut fence, stops).await;
+        let carried = self.carry(work, plan, &mut fence, stops).await;
         close(fence);
-        let Bundled { captured, wanted, present, bundle, bytes } = bundled?;
-        if let Some(bundle) = bundle {
-            let specs: Vec<(String, String)> =
-                wanted.iter().filter_map(|w| Some((w.numbered.clone()?, w.made.name.clone()))).collect();
-            work.host.fetch(bundle, &specs)?;
-        }
-        let by_hand: Vec<GitRef> =
-            wanted.iter().filter(|w| present.contains(&w.made.object)).map(|w| w.made.clone()).collect();
-        if !by_hand.is_empty() {
-            work.host.make_refs(&by_hand)?;
-        }
+        let (captured, wanted, bytes) = carried?;
         let mut brought = Brought {
             refs: wanted.into_iter().map(|w| w.made).collect(),
             bundle_bytes: bytes,
@@ -229,13 +219,14 @@ impl Stage {
         tips.chain([work.base.clone()]).collect()
     }
 
-    async fn bundle(
+    /// Makes objects of what the files hold and brings them into the repository.
+    async fn carry(
         &self,
         work: &Work,
         plan: &LaunchPlan,
         fence: &mut Fence,
         stops: &mut mpsc::Receiver<StopRequest>,
-    ) -> Result<Bundled, ExportError> {
+    ) -> Result<(Captured, Vec<Wanted>, u64), ExportError> {
         let env = self.environment(plan, work);
         let capture = Script {
             text: script::CAPTURE,
@@ -259,28 +250,54 @@ impl Stage {
         for (number, w) in missing.enumerate() {
             w.numbered = Some(format!("{NUMBERED}/{number}"));
         }
-        if wanted.iter().all(|w| w.numbered.is_none()) {
-            return Ok(Bundled { captured, wanted, present, bundle: None, bytes: 0 });
-        }
-        // A tip that the agent's folder cannot reach any more spoils the first try; the base alone is always there.
-        let mut last = None;
-        for known in [self.known(work), [work.base.clone()].into()] {
-            let (mut file, reader) = self.bundle_file()?;
-            let (updates, input) = order(&wanted, &known);
-            let script = Script {
-                text: script::BUNDLE,
-                arguments: vec![work.program.display().to_string(), updates],
-                env: &env,
-                cwd: &plan.cwd,
-                input,
+        let mut bytes = 0;
+        if wanted.iter().any(|w| w.numbered.is_some()) {
+            let first = self.bundle(work, plan, &wanted, &self.known(work), fence, stops).await;
+            bytes = match first {
+                Err(ExportError::Git(_) | ExportError::Host(_)) => {
+                    // A tip that was there at the start may be gone on either side. The base is not: it is pinned.
+                    let base = [work.base.clone()].into();
+                    self.bundle(work, plan, &wanted, &base, fence, stops).await?
+                }
+                other => other?,
             };
-            let ran = run(fence, plan, script, Sink::File(&mut file, BUNDLE_LIMIT_BYTES), stops).await?;
-            if ran.code == Some(0) {
-                return Ok(Bundled { captured, wanted, present, bundle: Some(reader), bytes: ran.bytes });
-            }
-            last = Some(failed(&ran));
         }
-        Err(last.unwrap_or_else(|| ExportError::Git("said nothing".to_owned())))
+        let there: Vec<GitRef> =
+            wanted.iter().filter(|w| w.numbered.is_none()).map(|w| w.made.clone()).collect();
+        if !there.is_empty() {
+            work.host.make_refs(&there)?;
+        }
+        Ok((captured, wanted, bytes))
+    }
+
+    /// Bundles what the repository lacks and fetches it there; gives the size of the bundle.
+    async fn bundle(
+        &self,
+        work: &Work,
+        plan: &LaunchPlan,
+        wanted: &[Wanted],
+        known: &BTreeSet<String>,
+        fence: &mut Fence,
+        stops: &mut mpsc::Receiver<StopRequest>,
+    ) -> Result<u64, ExportError> {
+        let (mut file, reader) = self.bundle_file()?;
+        let (updates, input) = order(wanted, known);
+        let env = self.environment(plan, work);
+        let script = Script {
+            text: script::BUNDLE,
+            arguments: vec![work.program.display().to_string(), updates],
+            env: &env,
+            cwd: &plan.cwd,
+            input,
+        };
+        let ran = run(fence, plan, script, Sink::File(&mut file, BUNDLE_LIMIT_BYTES), stops).await?;
+        if ran.code != Some(0) {
+            return Err(failed(&ran));
+        }
+        let specs: Vec<(String, String)> =
+            wanted.iter().filter_map(|w| Some((w.numbered.clone()?, w.made.name.clone()))).collect();
+        work.host.fetch(reader, &specs)?;
+        Ok(ran.bytes)
     }
 
     /// A file for the bundle that has no name: once for writing, once for reading.
@@ -327,14 +344,6 @@ struct Wanted {
     made: GitRef,
     /// Its name in the bundle; `None`: the repository has the object.
     numbered: Option<String>,
-}
-
-struct Bundled {
-    captured: Captured,
-    wanted: Vec<Wanted>,
-    present: BTreeSet<String>,
-    bundle: Option<File>,
-    bytes: u64,
 }
 
 /// The references to make inside, and the input of the bundle's script: what the bundle holds and what it does not.

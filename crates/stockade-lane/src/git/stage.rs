@@ -216,25 +216,23 @@ fn not_made(path: &Path, e: &std::io::Error) -> Refusal {
 }
 
 fn unprepared(plan: &LaunchPlan, code: Option<i32>, said: &str) -> Refusal {
-    let cause = if code == Some(script::UNMERGED) {
-        Cause::new(
+    let cause = |code: &str, message: String| Cause::new(code, Boundary::Workspace, "git(prepare)", message);
+    let cause = match code {
+        Some(script::UNMERGED) => cause(
             "dirty-unmerged",
-            Boundary::Workspace,
-            "git(prepare)",
             format!("`{}` has conflicts of a merge that are not resolved", plan.cwd.display()),
         )
-        .with_remedy("resolve them, or leave out `--include-dirty` and `--worktree named`")
-    } else {
-        Cause::new(
-            "git-prepare",
-            Boundary::Workspace,
-            "git(prepare)",
-            "git could not prepare the worktree in the fence".to_owned(),
+        .with_remedy("resolve them, or leave out `--include-dirty` and `--worktree named`"),
+        Some(script::FILTERED) => cause(
+            "git-filters",
+            "the repository converts files by a filter such as Git LFS, which does not run in the fence".to_owned(),
         )
-        .with_evidence(said)
-        .with_remedy(
-            "check the repository with `git fsck` and the room in the state directory; or say `--in-place`",
-        )
+        .with_remedy("say `--in-place`, or work in a clone without the filter"),
+        _ => cause("git-prepare", "git could not prepare the worktree in the fence".to_owned())
+            .with_evidence(said)
+            .with_remedy(
+                "check the repository with `git fsck` and the room in the state directory; or say `--in-place`",
+            ),
     };
     Refusal::new(Status::WorkspaceRefused, cause)
 }
