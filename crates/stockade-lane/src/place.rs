@@ -236,12 +236,17 @@ fn unproven(plan: &LaunchPlan, survey: &Survey, e: &ProofError) -> Refusal {
     Refusal::new(Status::SandboxUnavailable, cause.with_evidence(format!("rung {}", plan.rung.id())))
 }
 
-/// The error number of a canary that was allowed to write and found no room.
+/// The error number of a canary that was allowed to write and found no room, or of a decoy that found none.
 fn full_disk(e: &ProofError) -> Option<i32> {
     const WRITES: [&str; 3] = ["home-write", "temp-write", "workspace-write"];
-    let ProofError::Canary(result) = e else { return None };
-    let writes = result.expected == Expectation::Works && WRITES.contains(&result.name.as_str());
-    let errno = result.inside.filter(|_| writes)?;
+    let errno = match e {
+        ProofError::Canary(result) => {
+            let writes = result.expected == Expectation::Works && WRITES.contains(&result.name.as_str());
+            result.inside.filter(|_| writes)?
+        }
+        ProofError::Control { errno, .. } => *errno,
+        _ => return None,
+    };
     matches!(Errno::from_raw_os_error(errno), Errno::NOSPC | Errno::DQUOT).then_some(errno)
 }
 
