@@ -48,7 +48,13 @@ fn become_program() -> Result<std::convert::Infallible> {
         let class = class.to_str().context("a class that is not text")?;
         host.add(class).with_context(|| format!("class {class}"))?;
     }
-    let mut command = Command::new(program);
+    let mut command = if host.in_bubblewrap {
+        let mut bubblewrap = Command::new("bwrap");
+        bubblewrap.args(["--cap-drop", "ALL", "--dev-bind", "/", "/", "--"]).arg(program);
+        bubblewrap
+    } else {
+        Command::new(program)
+    };
     command.args(rest);
     host.apply(&mut command)?;
     Err(command.exec()).with_context(|| format!("exec {}", program.display()))
@@ -61,6 +67,7 @@ struct Host {
     denials: Vec<(i32, Vec<Denial>)>,
     new_uid: Option<u32>,
     in_landlock: bool,
+    in_bubblewrap: bool,
     without_bwrap: bool,
     without_lsm_file: bool,
     with_few_capabilities: bool,
@@ -154,6 +161,7 @@ impl Host {
                 self.denials.push((libc::EACCES, always(&mounts)));
             }
             "in-landlock" => self.in_landlock = true,
+            "in-bwrap" => self.in_bubblewrap = true,
             "no-bwrap" => self.without_bwrap = true,
             "few-capabilities" => self.with_few_capabilities = true,
             "claude-code-web" => {
