@@ -230,6 +230,115 @@ fn a_home_or_the_root_as_working_folder_is_refused_with_a_receipt() {
 }
 
 #[test]
+fn a_path_to_write_that_must_not_be_written() {
+    for caller in Caller::both() {
+        let world = World::new(&caller);
+        let home = world.home();
+        let state = world.state();
+        let own = "name another folder, or move the state directory";
+        symlink(world.ws(), world.path("out/link")).unwrap();
+        let link = world.path("out/link");
+        world.write("home/.ssh/id", "a key");
+        world.give("home");
+        let shown = |path: &Path| format!("`{}`", path.display());
+        let one_by_one = "name the folders of the home that are needed, one by one";
+        let narrower = "name narrower paths, such as ~/.cargo/bin, ~/.cargo/registry or ~/.rustup";
+        for (path, code, message, hint) in [
+            (
+                "/".into(),
+                "path-is-root",
+                "`/` would show the whole host".into(),
+                "name the folder that is needed".into(),
+            ),
+            (
+                home.clone(),
+                "path-is-home",
+                format!("{0} is or holds the home {0}", shown(&home)),
+                one_by_one.into(),
+            ),
+            (
+                home.join(".ssh"),
+                "path-holds-credentials",
+                format!("{0} shows the credentials in {0}", shown(&home.join(".ssh"))),
+                narrower.into(),
+            ),
+            (
+                state.clone(),
+                "path-holds-state",
+                format!("{} holds or lies in Stockade's own state", shown(&state)),
+                own.into(),
+            ),
+            (
+                link.clone(),
+                "path-is-link",
+                format!("{} is a symbolic link", shown(&link)),
+                format!("name what it points to: {}", shown(&world.ws())),
+            ),
+            (
+                "/var/tmp".into(),
+                "path-is-system",
+                "`/var/tmp` is a folder of the system".to_owned(),
+                "name a folder of its own".to_owned(),
+            ),
+        ] {
+            let path: PathBuf = path;
+            let error = mistake(code, "write", Some(&path), &message, &hint);
+            refused(&world, order(&world, &[("--write", path.to_str())]), 64, &error);
+        }
+        let missing = world.path("out/nothing");
+        let message = format!("{} cannot be used: no such file or directory", shown(&missing));
+        let error = with_errno(
+            mistake("write-missing", "write", Some(&missing), &message, "check the path"),
+            libc::ENOENT,
+        );
+        refused(&world, order(&world, &[("--write", missing.to_str())]), 64, &error);
+        assert!(!missing.exists());
+    }
+}
+
+#[test]
+fn a_folder_of_somebody_else_or_behind_a_link_is_not_written() {
+    let world = World::new(&Caller::fresh_user());
+    let others = world.path("outside");
+    let belongs = format!("`{}` belongs to user 0", others.display());
+    let error = mistake("path-of-another-owner", "write", Some(&others), &belongs, "name a path of your own");
+    refused(&world, order(&world, &[("--write", others.to_str())]), 64, &error);
+    let hint = "use a folder of your own, or start Stockade as its owner";
+    let error = no_workspace("workspace-of-another-owner", &belongs, hint);
+    let call = order(&world, &[("--cwd", others.to_str()), ("--mode", Some("isolated-write"))]);
+    refused_with_receipt(&world, call, 66, "workspace-refused", &error);
+
+    for caller in Caller::both() {
+        let world = World::new(&caller);
+        let link = world.path("out/link");
+        symlink(world.ws(), &link).unwrap();
+        let message = format!("`{}` is a symbolic link", link.display());
+        let hint = format!("name the folder itself: `{}`", world.ws().display());
+        let error = no_workspace("workspace-is-link", &message, &hint);
+        let call = order(&world, &[("--cwd", link.to_str()), ("--mode", Some("isolated-write"))]);
+        refused_with_receipt(&world, call, 66, "workspace-refused", &error);
+    }
+}
+
+#[test]
+fn a_path_to_write_whose_owners_cannot_be_mapped_is_named_for_root() {
+    let world = World::new(&Caller::root());
+    let folder = |name: &str| world.folder(name).display().to_string();
+    let [lower, upper, work] = ["lower", "upper", "work"].map(folder);
+    let at = world.folder("merged");
+    let options =
+        std::ffi::CString::new(format!("lowerdir={lower},upperdir={upper},workdir={work}")).unwrap();
+    rustix::mount::mount("overlay", &at, "overlay", MountFlags::empty(), options.as_c_str())
+        .expect("this test needs overlayfs");
+    let message =
+        format!("the file system of `{}` cannot map owners, and the agent is not root", at.display());
+    let hint = "name a path on the workspace's file system, or start Stockade as the path's owner";
+    let error = mistake("path-cannot-map", "mount_setattr(IDMAP)", Some(&at), &message, hint);
+    refused(&world, order(&world, &[("--write", at.to_str())]), 64, &with_errno(error, libc::EINVAL));
+    rustix::mount::unmount(&at, rustix::mount::UnmountFlags::DETACH).unwrap();
+}
+
+#[test]
 fn a_git_configuration_that_holds_a_credential_is_refused_with_a_receipt_that_does_not_repeat_it() {
     for caller in Caller::both() {
         let world = World::new(&caller);

@@ -32,6 +32,7 @@ use crate::{
     exposure,
     repository::{self, Found, Served},
     request::{LaneRequest, PromptSource},
+    writable,
 };
 
 /// The longest instructions file that is read, in bytes; profiles ask for less.
@@ -101,6 +102,7 @@ pub(crate) fn admit(
     let mut notes = Vec::new();
     passed_variables(request, &profile, &mut notes)?;
     let (workspace, before, served) = workspace(request, &homes, measuring, &mut notes)?;
+    writable::check(&request.writes, &writes, &workspace, measuring)?;
     let key = request.key_env.as_ref().and_then(|name| request.environment.get(name));
     let order = Order {
         provider: profile.profile.name.clone(),
@@ -398,6 +400,7 @@ fn workspace(
         let (survey, before) =
             walk::survey_workspace(&path, &walk::Bounds::default()).map_err(|e| unreadable(&e))?;
         found_objections(&survey, request, &mut objections);
+        objections.extend(writable::objections(&request.cwd, &path, survey.owner_uid));
         // A private git folder shows nothing of the configuration.
         if found.git.is_none() {
             objections.extend(credential_objection(&survey));

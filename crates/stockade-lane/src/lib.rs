@@ -24,6 +24,7 @@ mod stopping;
 mod storage;
 mod streams;
 mod watch;
+mod writable;
 
 pub use clock::wall_time;
 pub use doctor::{DiagnosedGuarantee, DiagnosedPin, Diagnosis, diagnose};
