@@ -73,6 +73,10 @@ pub(super) fn assemble(
     for file in &profile.home_files {
         home_files.insert(file.path.clone(), fill(&file.content)?);
     }
+    if order.workspace.git.is_some() {
+        // Whoever owns the files on the host: git would not touch what belongs to another number inside.
+        home_files.entry(".gitconfig".to_owned()).or_insert_with(|| trusting(&cwd));
+    }
     let session_log = profile.output.session_log.as_ref().map(fill).transpose()?;
     let api = order
         .endpoint
@@ -169,6 +173,12 @@ pub(super) fn assemble(
         placeholder_key: order.listener.placeholder_key.clone(),
         notes,
     })
+}
+
+/// A configuration of git's that takes a folder for the agent's own.
+fn trusting(folder: &str) -> String {
+    let quoted = folder.replace('\\', "\\\\").replace('"', "\\\"");
+    format!("[safe]\n\tdirectory = \"{quoted}\"\n")
 }
 
 fn planned_model(order: &Order, profile: &Profile) -> PlannedModel {

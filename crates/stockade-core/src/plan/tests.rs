@@ -9,6 +9,7 @@ use std::{fmt::Write as _, path::PathBuf};
 
 use super::*;
 use crate::{
+    git::WorkTree,
     order::{EndpointOrder, Listener, Workspace, WorkspaceKind},
     status::Status,
 };
@@ -314,6 +315,47 @@ fn git_is_mounted_read_only_over_a_writable_workspace_only() {
         }
     }
     insta::assert_snapshot!(seen);
+}
+
+#[test]
+fn a_private_git_folder_stands_in_the_place_of_the_real_one() {
+    let git = |tree: WorkTree, shown_at: &str| GitWorkspace {
+        tree,
+        common: "/work/main/.git".into(),
+        shown_at: shown_at.into(),
+        base: None,
+        author: None,
+        include_dirty: false,
+    };
+    let mounts = |mode: AccessMode, kind: WorkspaceKind, git: GitWorkspace| {
+        let workspace = Workspace { kind, git: Some(git), ..order().workspace };
+        let plan = planned(&Order { mode, workspace, ..order() }, &hosts::plain()).unwrap();
+        assert_eq!(plan.home_files[".gitconfig"], "[safe]\n\tdirectory = \"/work/tree\"\n");
+        plan.mounts.iter().skip(2).map(render::mount).collect::<Vec<_>>()
+    };
+    let (linked, main) = (WorkspaceKind::LinkedWorktree, WorkspaceKind::MainWorktree);
+    let objects = "ro git objects at /repository/objects";
+    assert_eq!(
+        mounts(AccessMode::IsolatedWrite, main, git(WorkTree::Made, "/work/tree/.git")),
+        ["rw made worktree at /work/tree", "rw private git folder at /work/tree/.git", objects]
+    );
+    assert_eq!(
+        mounts(AccessMode::IsolatedWrite, linked, git(WorkTree::Named, "/work/main/.git")),
+        [
+            "rw workspace at /work/tree",
+            "ro git entry at /work/tree/.git",
+            "rw private git folder at /work/main/.git",
+            objects
+        ]
+    );
+    assert_eq!(
+        mounts(AccessMode::ReadOnly, main, git(WorkTree::Shown, "/work/tree/.git")),
+        ["ro workspace at /work/tree", "ro private git folder at /work/tree/.git", objects]
+    );
+    let made =
+        Workspace { kind: main, git: Some(git(WorkTree::Made, "/work/tree/.git")), ..order().workspace };
+    let made = Order { mode: AccessMode::IsolatedWrite, workspace: made, ..order() };
+    assert_eq!(planned(&made, &hosts::root()).unwrap().identity, PlannedIdentity::PrivateUid);
 }
 
 #[test]

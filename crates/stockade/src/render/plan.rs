@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use stockade_core::{
+    git::{GitWorkspace, WorkTree},
     limits::LimitId,
     plan::{LaunchPlan, PlannedIdentity},
 };
@@ -23,6 +24,9 @@ pub(crate) fn summary(plan: &LaunchPlan) -> String {
     line("effort", plan.effort.as_deref().unwrap_or("not sent"));
     line("mode", plan.mode.id());
     line("workspace", &plan.cwd.display().to_string());
+    if let Some(git) = &plan.git {
+        line("git", &repository(git));
+    }
     let nests = if plan.nesting { ", nests" } else { "" };
     line("rung", &format!("{}{nests}", plan.rung.id()));
     line("runs as", &identity(&plan.identity));
@@ -86,4 +90,20 @@ pub(crate) fn identity(identity: &PlannedIdentity) -> String {
             format!("kernel user id 0 without capabilities ({reason})")
         }
     }
+}
+
+/// What git works on, in a line.
+fn repository(git: &GitWorkspace) -> String {
+    let files = match git.tree {
+        WorkTree::Shown => "a look at",
+        WorkTree::Made if git.include_dirty => {
+            "a worktree made for the run, uncommitted changes included, of"
+        }
+        WorkTree::Made => "a worktree made for the run, of",
+        WorkTree::Named => "the linked worktree named, of",
+    };
+    let base = git.base.as_deref().and_then(|b| b.get(..12)).map_or(String::new(), |b| format!(" at {b}"));
+    let author =
+        git.author.as_ref().map_or(String::new(), |a| format!(", commits by {} <{}>", a.name, a.email));
+    format!("{files} `{}`{base}{author}", git.common.display())
 }
