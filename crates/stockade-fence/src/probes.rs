@@ -6,7 +6,9 @@
 //! whether anything changed: a probe may be told that it succeeded, or failed, and be wrong.
 
 mod acts;
+mod attempt;
 mod entry;
+mod fenced;
 mod files;
 mod fixture;
 pub mod host;
@@ -22,7 +24,9 @@ mod signals;
 mod sockets;
 mod table;
 
+pub use attempt::{Attempt, Heard};
 pub use entry::{ARGUMENT, enter_if_asked};
+pub use fenced::{FencedRequest, Said};
 pub use fixture::{FixtureFacts, careless_descriptors};
 pub use runner::{Observation, Observed, run};
-pub use table::{Control, Expected, PROBES, Probe, probe};
+pub use table::{Control, Expected, PROBES, Probe, ProcessLimit, Setting, probe};

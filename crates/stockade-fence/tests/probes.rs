@@ -22,7 +22,7 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
-use probes::{cases, fenced};
+use probes::cases;
 
 /// The users as whom everything is run: root, and one who owns nothing.
 const USERS: [u32; 2] = [0, 65_534];
@@ -35,7 +35,6 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         [cases::ARGUMENT, filter @ ..] => cases::run_all(filter),
-        [fenced::ARGUMENT, mode, rung, payload] => fenced::run(mode, rung, payload),
         filter => as_every_user(filter),
     }
 }

@@ -1,8 +1,11 @@
-//! The probe role: Stockade's own executable, started inside the fence with one fixed argument.
+//! How this executable is asked to take probes: as the probe role inside, or as the careless caller of a fence.
+//!
+//! The probe role is Stockade's own executable, started inside the fence with one fixed argument.
 
 use std::io::{Read, Write};
 use std::process::ExitCode;
 
+use super::fenced;
 use super::fixture::FixtureFacts;
 use super::runner::run;
 
@@ -10,10 +13,11 @@ use super::runner::run;
 pub const ARGUMENT: &str = "stockade-probes";
 
 /// The longest description of a fixture.
-const FACTS_LIMIT: u64 = 64 * 1024;
+pub(super) const FACTS_LIMIT: u64 = 64 * 1024;
 
 /// Runs the probes and says how that ended, if this process was started for them: [`FixtureFacts`] as JSON on
-/// standard input, one [`Observation`](super::Observation) as JSON on each line of standard output.
+/// standard input, one [`Observation`](super::Observation) as JSON on each line of standard output. The careless caller
+/// that [`Attempt::inside`](super::Attempt::inside) starts comes in here, too.
 ///
 /// Inside a fence it is started as an agent is, with [`sockets`](crate::stdio::sockets) as its streams, because some
 /// probes open the streams of the process that started them.
@@ -22,7 +26,11 @@ const FACTS_LIMIT: u64 = 64 * 1024;
 #[must_use]
 pub fn enter_if_asked() -> Option<ExitCode> {
     let mut arguments = std::env::args_os().skip(1);
-    if arguments.next()? != ARGUMENT {
+    let first = arguments.next()?;
+    if first == fenced::CALLER_ARGUMENT {
+        return Some(fenced::call(arguments));
+    }
+    if first != ARGUMENT {
         return None;
     }
     let only: Vec<String> = arguments.map(|id| id.to_string_lossy().into_owned()).collect();

@@ -11,7 +11,7 @@ use super::fixture::FixtureFacts;
 use super::raw;
 use super::table::{Control, Expected, Probe};
 
-const PRIVATE_COPY: Expected = Expected::Allowed("a private copy that nobody outside sees");
+const PRIVATE_COPY: Expected = Expected::PrivateCopy("a private folder that nobody outside sees");
 
 pub(super) const PROBES: &[Probe] = &[
     Probe::new("W01", WriteConfinement, "append to ~/.bashrc", |f| append(f.at("home/.bashrc"))),

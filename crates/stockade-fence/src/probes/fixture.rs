@@ -42,6 +42,11 @@ impl FixtureFacts {
         format!("{}-datagram", self.token)
     }
 
+    /// What a daemon is called that a probe leaves behind: at most 15 bytes, and by nobody else's name.
+    pub(super) fn daemon_name(&self) -> &str {
+        self.token.get(self.token.len().saturating_sub(15)..).unwrap_or(&self.token)
+    }
+
     /// The description of the key in the session keyring of whoever starts the fence.
     pub(super) fn session_key(&self) -> String {
         format!("{}-session", self.token)

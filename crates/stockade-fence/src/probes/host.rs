@@ -15,6 +15,7 @@ mod careless;
 mod damage;
 mod services;
 mod snapshot;
+mod survivors;
 mod tree;
 mod victim;
 
@@ -23,6 +24,7 @@ pub use damage::Damage;
 use belongings::Belongings;
 use services::Services;
 use snapshot::Snapshot;
+use survivors::Survivors;
 use victim::Victim;
 
 /// What is needed to make a host side.
@@ -34,6 +36,18 @@ pub struct HostRequest {
     pub git: PathBuf,
     /// A program that sleeps for the seconds it is given (sleep of the core utilities): the victim.
     pub sleep: PathBuf,
+    /// What the workspace is like.
+    pub workspace: WorkspaceIs,
+}
+
+/// What a workspace is like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WorkspaceIs {
+    /// As a lane takes it.
+    Clean,
+    /// With a listener inside, which no lane takes: for the control run, so that the probe that looks for one is known
+    /// to find it.
+    WithListener,
 }
 
 /// A home with credentials, a repository with two linked worktrees, services, a victim and everything else that the
@@ -44,6 +58,7 @@ pub struct Host {
     baseline: Snapshot,
     victim: Victim,
     services: Services,
+    survivors: Survivors,
     // Last: the folder goes when nothing uses it any more.
     belongings: Belongings,
 }
@@ -59,7 +74,11 @@ impl Host {
         tree::make_repository(&root, &request.git)?;
         let shared_memory_key = belongings.share(&token)?;
         let workspace = root.join("wt/lane");
-        let services = Services::start(&root, &workspace, &token)?;
+        let listener = match request.workspace {
+            WorkspaceIs::Clean => None,
+            WorkspaceIs::WithListener => Some(workspace.join("host.sock")),
+        };
+        let services = Services::start(&root, listener, &token)?;
         let victim = Victim::start(&request.sleep, &root)?;
         let facts = FixtureFacts {
             workspace,
@@ -71,7 +90,9 @@ impl Host {
             shared_memory_key,
             root,
         };
-        let mut host = Self { baseline: Snapshot::default(), facts, victim, services, belongings };
+        let survivors = Survivors::called(facts.daemon_name());
+        let baseline = Snapshot::default();
+        let mut host = Self { facts, baseline, victim, services, survivors, belongings };
         careless::write_input(&host.facts_outside())?;
         host.baseline = Snapshot::take(&host.facts, AccessMode::ReadOnly)?;
         Ok(host)
@@ -100,6 +121,7 @@ impl Host {
         let mut damage = self.baseline.compare(&Snapshot::take(&self.facts, mode)?, &self.facts, mode);
         damage.extend(self.victim.check());
         damage.extend(self.services.contacts().into_iter().map(Damage::Contacted));
+        damage.extend(self.survivors.found());
         damage.extend(self.belongings.leaked());
         Ok(damage)
     }

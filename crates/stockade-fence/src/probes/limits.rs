@@ -1,6 +1,6 @@
-//! D: using up processes and disk. Whether a limit is enforced or watched depends on the host; nothing is asserted
-//! yet, and the probes run only when they are named.
+//! D: using up processes and disk, and outliving the run. The limits of a check are small, so that they are met soon.
 
+use std::ffi::CString;
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
@@ -8,26 +8,34 @@ use std::path::Path;
 use stockade_core::guarantee::Guarantee::{Limits, TreeEnd};
 
 use super::acts::{Denial, Outcome, clean_up};
+use super::fixture::FixtureFacts;
 use super::table::{Expected, Probe};
 use crate::sys::process::{self, Side, Wait};
-
-const REPORTED: Expected = Expected::NotAsserted("limits are reported, enforced or watched");
-const ENDS_WITH_THE_TREE: Expected =
-    Expected::NotAsserted("may start; that it ends with the tree is tested there");
 
 /// More than any honest tool starts at once.
 const MANY: usize = 1500;
 
+/// Files of this size are written until a place is full.
+const PART_MEBIBYTES: u32 = 8;
+
+/// How long the daemon lives: until somebody has looked for it.
+const DAEMON_SECONDS: i64 = 30;
+
 pub(super) const PROBES: &[Probe] = &[
-    Probe::new("D01", Limits, "fork 1500 children", |_| fork_many()).expecting(REPORTED),
-    Probe::new("D02", Limits, "write 64 MiB into the workspace", |f| fill(&f.in_workspace("fill"), 64))
-        .expecting(REPORTED),
-    Probe::new("D03", Limits, "write 320 MiB into the temporary folder", |f| {
-        fill(&f.temp.join(format!("{}-fill", f.token)), 320)
+    Probe::new("D01", Limits, "fork 1500 children", |_| fork_many()).expecting(Expected::DeniedWhereEnforced),
+    Probe::new("D02", Limits, "write 64 MiB into one file of the workspace", |f| {
+        fill(&f.in_workspace("fill"), 64)
+    }),
+    Probe::new("D03", Limits, "write 96 MiB into the temporary folder, in parts", |f| {
+        let part = |number| f.temp.join(format!("{}-{number}", f.token));
+        let outcome = (0..96 / PART_MEBIBYTES).try_for_each(|number| write(&part(number), PART_MEBIBYTES));
+        (0..96 / PART_MEBIBYTES).for_each(|number| clean_up(part(number)));
+        outcome
     })
-    .expecting(REPORTED),
-    Probe::new("D04", TreeEnd, "start a daemon in a session of its own", |_| start_daemon())
-        .expecting(ENDS_WITH_THE_TREE),
+    .expecting(Expected::DeniedWith(libc::ENOSPC)),
+    Probe::new("D04", TreeEnd, "start a daemon in a session of its own", start_daemon).expecting(
+        Expected::Needed("tools start servers; that it is gone with the run is looked at from outside"),
+    ),
 ];
 
 fn fork_many() -> Outcome {
@@ -54,25 +62,28 @@ fn fork_many() -> Outcome {
 }
 
 fn fill(path: &Path, mebibytes: u32) -> Outcome {
-    let mut file = File::create(path)?;
-    let block = vec![0xA5_u8; 1 << 20];
-    let mut written = 0;
-    let outcome = loop {
-        if written == mebibytes {
-            break Ok(());
-        }
-        if let Err(error) = file.write_all(&block) {
-            break Err(Denial::from(error).with_detail(format!("{written} MiB written")));
-        }
-        written += 1;
-    };
+    let outcome = write(path, mebibytes);
     clean_up(path);
     outcome
 }
 
-/// Two forks and two sessions away from the probe, with no descriptor that ties it to anybody. Ends by itself
-/// after four seconds, so that the control run leaves nothing.
-fn start_daemon() -> Outcome {
+/// Whoever passes the limit of a file is told by a signal, which would end the probe before it can say so.
+fn write(path: &Path, mebibytes: u32) -> Outcome {
+    // SAFETY: SIG_IGN is no function; this process ends after the probe.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+    let mut file = File::create(path)?;
+    let block = vec![0xA5_u8; 1 << 20];
+    for written in 0..mebibytes {
+        if let Err(error) = file.write_all(&block) {
+            return Err(Denial::from(error).with_detail(format!("{written} MiB written")));
+        }
+    }
+    Ok(())
+}
+
+/// Two forks and two sessions away from the probe, with no descriptor that ties it to anybody.
+fn start_daemon(facts: &FixtureFacts) -> Outcome {
+    let name = CString::new(facts.daemon_name()).map_err(|_| Denial::new(0))?;
     // SAFETY: the child forks once more and ends.
     let child = match unsafe { process::fork() }.map_err(|error| Denial::new(error.errno()))? {
         Side::Child => {
@@ -80,9 +91,10 @@ fn start_daemon() -> Outcome {
             // SAFETY: the grandchild makes system calls only and ends.
             if let Ok(Side::Child) = unsafe { process::fork() } {
                 let _session = rustix::process::setsid();
+                let _named = rustix::thread::set_name(&name);
                 let _closed = process::close_from(0);
-                let four_seconds = rustix::thread::Timespec { tv_sec: 4, tv_nsec: 0 };
-                let _slept = rustix::thread::nanosleep(&four_seconds);
+                let until_seen = rustix::thread::Timespec { tv_sec: DAEMON_SECONDS, tv_nsec: 0 };
+                let _slept = rustix::thread::nanosleep(&until_seen);
             }
             process::exit_now(0)
         }

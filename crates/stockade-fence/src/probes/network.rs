@@ -2,7 +2,9 @@
 
 use std::io::Read;
 use std::mem::offset_of;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
+use std::net::{
+    Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6, TcpListener, TcpStream, UdpSocket,
+};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Duration;
 
@@ -73,7 +75,7 @@ pub(super) const PROBES: &[Probe] = &[
     Probe::new("N13", Network, "listen on every address", |_| {
         worked(TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)))
     })
-    .expecting(Expected::Allowed("a private network that nobody outside reaches")),
+    .expecting(Expected::PrivateCopy("a private network that nobody outside reaches")),
     Probe::new("N14", Network, "connect by sendto with MSG_FASTOPEN", connect_by_sendto)
         .outside(Control::NotHere("the administrator may have shut TCP fast open")),
     Probe::new("N15", Network, "connect by MPTCP", |f| {
@@ -97,7 +99,33 @@ pub(super) const PROBES: &[Probe] = &[
         sctp.or_else(|_| lite()).map(drop)
     })
     .outside(Control::NotHere("the kernel may have none of them")),
+    Probe::new("N19", Network, "route to a neighbour by a link-local IPv6 address", |_| route_to_neighbour())
+        .outside(Control::NotHere("the host may have no IPv6")),
+    Probe::new("N20", Network, "open a raw socket", |_| {
+        socket(AddressFamily::INET, SocketType::RAW, Some(rustix::net::ipproto::ICMP)).map(drop)
+    })
+    .outside(Control::AllowedForRoot),
+    Probe::new("N21", Network, "open a socket to the kernel's device events (netlink)", |_| {
+        /// `NETLINK_KOBJECT_UEVENT` of linux/netlink.h.
+        const DEVICE_EVENTS: u32 = 15;
+        let protocol = rustix::net::RawProtocol::new(DEVICE_EVENTS).map(Protocol::from_raw);
+        socket(AddressFamily::NETLINK, SocketType::RAW, protocol).map(drop)
+    }),
 ];
+
+/// Over whichever interface there is beside the loopback, whose number is 1.
+fn route_to_neighbour() -> Outcome {
+    let neighbour = Ipv6Addr::new(0xFE80, 0, 0, 0, 0, 0, 0, 1);
+    let mut last = Err(Denial::nothing_found());
+    for interface in 2..=8 {
+        let socket = UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0))?;
+        last = worked(socket.connect(SocketAddrV6::new(neighbour, 9, 0, interface)));
+        if last.is_ok() {
+            break;
+        }
+    }
+    last
+}
 
 fn socket(family: AddressFamily, kind: SocketType, protocol: Option<Protocol>) -> Result<OwnedFd, Denial> {
     Ok(rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, protocol)?)

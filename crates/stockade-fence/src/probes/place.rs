@@ -10,6 +10,7 @@ use stockade_core::guarantee::Guarantee::{Privileges, WriteConfinement};
 
 use super::acts::{Denial, Outcome, clean_up, create, worked};
 use super::fixture::FixtureFacts;
+use super::privilege::enter_namespace;
 use super::raw;
 use super::table::{Control, Probe};
 
@@ -57,15 +58,29 @@ pub(super) const PROBES: &[Probe] = &[
         without_file(f, |path| link_nameless_file(f, path))
     }),
     Probe::new("H09", Privileges, "give a file capabilities by an attribute", |f| {
-        // VFS_CAP_REVISION_2 with the effective bit, cap_setuid and cap_setgid permitted (linux/capability.h).
-        const SETUID_AND_SETGID: [u8; 20] = [1, 0, 0, 2, 0xC0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-        with_file(f, |path| {
-            Ok(rustix::fs::setxattr(path, "security.capability", &SETUID_AND_SETGID, XattrFlags::empty())?)
-        })
+        with_file(f, set_capabilities)
     })
     .outside(Control::AllowedForRoot),
     Probe::new("H10", WriteConfinement, "swap the folder above the workspace", swap_parent),
+    Probe::new("H11", Privileges, "make a file in memory setuid, to run it by its descriptor", |_| {
+        let file = rustix::fs::memfd_create("stockade-probe", rustix::fs::MemfdFlags::CLOEXEC)?;
+        Ok(rustix::fs::fchmod(file, SETUID)?)
+    }),
+    Probe::new("H12", Privileges, "give a file capabilities as root of a namespace of its own", |f| {
+        with_file(f, |path| {
+            enter_namespace()?;
+            set_capabilities(path)
+        })
+    })
+    .outside(Control::NotHere("the administrator may have shut user namespaces")),
 ];
+
+/// Sets cap_setuid and cap_setgid.
+fn set_capabilities(path: &Path) -> Outcome {
+    // VFS_CAP_REVISION_2 with the effective bit and both permitted (linux/capability.h).
+    const SETUID_AND_SETGID: [u8; 20] = [1, 0, 0, 2, 0xC0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    Ok(rustix::fs::setxattr(path, "security.capability", &SETUID_AND_SETGID, XattrFlags::empty())?)
+}
 
 fn victim_file(facts: &FixtureFacts) -> PathBuf {
     facts.in_workspace("privileged")

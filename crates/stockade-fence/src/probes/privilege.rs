@@ -10,7 +10,7 @@ use rustix::pty::OpenptFlags;
 use rustix::thread::UnshareFlags;
 use stockade_core::guarantee::Guarantee::{NoNesting, Privileges, Secrets};
 
-use super::acts::{Denial, Outcome, append, read_secret, worked};
+use super::acts::{Denial, Outcome, append, open_for_writing, read_secret, worked};
 use super::fixture::FixtureFacts;
 use super::raw;
 use super::table::{Control, Probe};
@@ -103,6 +103,23 @@ pub(super) const PROBES: &[Probe] = &[
         Ok(rustix::system::sethostname(name.nodename().to_bytes())?)
     })
     .outside(ROOT_ONLY),
+    Probe::new("P21", NoNesting, "prepare a file system by the newer interface (fsopen)", |_| {
+        worked(rustix::mount::fsopen("tmpfs", rustix::mount::FsOpenFlags::FSOPEN_CLOEXEC))
+    })
+    .outside(ROOT_ONLY),
+    Probe::new("P22", NoNesting, "exchange the root by pivot_root", |_| {
+        Ok(rustix::process::pivot_root(".", ".")?)
+    })
+    .outside(Control::NotHere("outside the workspace is no mount")),
+    Probe::new("P23", NoNesting, "make a user namespace by clone", |_| make_namespace_by_clone())
+        .outside(NEEDS_USER_NAMESPACES),
+    Probe::new("P24", NoNesting, "make a network of its own", |_| unshare(UnshareFlags::NEWNET))
+        .outside(ROOT_ONLY),
+    Probe::new("P25", Privileges, "open core_pattern for writing as root of a namespace of its own", |_| {
+        enter_namespace()?;
+        open_for_writing("/proc/sys/kernel/core_pattern")
+    })
+    .outside(ROOT_ONLY),
 ];
 
 fn any_capability(_facts: &FixtureFacts) -> Outcome {
@@ -126,7 +143,7 @@ fn unshare(flags: UnshareFlags) -> Outcome {
 }
 
 /// A user namespace in which this process is root, with mounts of its own.
-fn enter_namespace() -> Outcome {
+pub(super) fn enter_namespace() -> Outcome {
     let (uid, gid) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
     unshare(UnshareFlags::NEWUSER | UnshareFlags::NEWNS)?;
     let write = |file: &str, text: String| -> Outcome {
@@ -164,6 +181,17 @@ fn make_namespace_by_clone3() -> Outcome {
     let size = size_of::<CloneArguments>();
     // SAFETY: the structure is complete; without CLONE_VM and with a null stack this is a fork.
     let child = unsafe { raw::call(libc::SYS_clone3, [raw::address(&arguments), size]) }?;
+    if child == 0 {
+        crate::sys::process::exit_now(0);
+    }
+    Ok(())
+}
+
+/// clone(2), whose flags a filter can see.
+fn make_namespace_by_clone() -> Outcome {
+    let flags = raw::signed(libc::CLONE_NEWUSER | libc::SIGCHLD);
+    // SAFETY: without CLONE_VM and with a null stack this is a fork.
+    let child = unsafe { raw::call(libc::SYS_clone, [flags, 0, 0, 0, 0]) }?;
     if child == 0 {
         crate::sys::process::exit_now(0);
     }

@@ -9,7 +9,7 @@ use super::raw;
 use super::table::{Expected, Probe};
 use crate::sys::process::{self, Side, Wait};
 
-const NEEDED: Expected = Expected::Allowed("every honest tool needs it");
+const NEEDED: Expected = Expected::Needed("every honest tool needs it");
 
 pub(super) const PROBES: &[Probe] = &[
     Probe::new("P20", Privileges, "ask how many bytes a pipe holds", |_| {
@@ -19,7 +19,7 @@ pub(super) const PROBES: &[Probe] = &[
     })
     .expecting(NEEDED),
     Probe {
-        isolated_write: Expected::Allowed("the workspace is writable in this mode"),
+        isolated_write: Expected::Needed("the workspace is writable in this mode"),
         ..Probe::new("X01", WorkspaceReadonly, "write a file of the workspace", |f| {
             create(f.in_workspace("ok.txt"))
         })

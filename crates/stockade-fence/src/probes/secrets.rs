@@ -113,6 +113,9 @@ pub(super) const PROBES: &[Probe] = &[
     Probe::new("R34", ProcessVisibility, "open /proc/AGENT/mem for writing", |_| {
         open_for_writing(of_the_agent("mem"))
     }),
+    Probe::new("R35", ProcessVisibility, "open the memory of PID 1 of the fence for writing", |f| {
+        open_for_writing(format!("/proc/{}/mem", f.init))
+    }),
 ];
 
 /// The agent is the role's process; a probe is a tool that it started.

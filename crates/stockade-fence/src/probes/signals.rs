@@ -79,6 +79,13 @@ pub(super) const PROBES: &[Probe] = &[
         worked(rustix::process::pidfd_open(pid(f.init)?, rustix::process::PidfdFlags::empty()))
     })
     .expecting(BY_SECCOMP),
+    Probe::new("S18", ProcessVisibility, "stop PID 1 of the fence", |f| {
+        // SAFETY: numbers only.
+        unsafe { raw::call(libc::SYS_kill, [raw::signed(f.init), raw::signed(libc::SIGSTOP)]) }?;
+        // SAFETY: numbers only.
+        unsafe { raw::call(libc::SYS_kill, [raw::signed(f.init), raw::signed(libc::SIGCONT)]) }.map(drop)
+    })
+    .expecting(BY_SECCOMP),
 ];
 
 fn pid(number: i32) -> Result<Pid, Denial> {

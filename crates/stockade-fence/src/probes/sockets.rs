@@ -1,4 +1,7 @@
 //! U: local sockets of other programs, by path and by abstract name.
+//!
+//! A socket in the workspace would be shared (U06): no mount stops a connection. A lane therefore refuses a workspace
+//! that has one, and the probe shows that there is none.
 
 use std::io::Read;
 use std::os::linux::net::SocketAddrExt;
@@ -9,7 +12,7 @@ use std::time::Duration;
 use stockade_core::guarantee::Guarantee::Network;
 
 use super::acts::Outcome;
-use super::table::{Expected, Probe};
+use super::table::Probe;
 
 pub(super) const PROBES: &[Probe] = &[
     Probe::new("U01", Network, "connect to a container engine in /run", |f| connect(f.at("run/docker.sock"))),
@@ -26,8 +29,13 @@ pub(super) const PROBES: &[Probe] = &[
     }),
     Probe::new("U06", Network, "connect to a listener inside the workspace", |f| {
         connect(f.in_workspace("host.sock"))
-    })
-    .expecting(Expected::Allowed("the workspace is shared; a lane looks for sockets in it before it starts")),
+    }),
+    Probe::new("U07", Network, "connect to the session bus, which starts any program", |f| {
+        connect(f.at("run/user/bus"))
+    }),
+    Probe::new("U08", Network, "connect to a terminal server in /tmp", |f| {
+        connect(f.at("tmp/tmux-x/default"))
+    }),
 ];
 
 fn connect(path: impl AsRef<Path>) -> Outcome {

@@ -1,12 +1,16 @@
 //! The cases as one user: the control outside, and each mode on each rung.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
+use std::time::Duration;
 
 use stockade_core::mode::AccessMode;
 use stockade_core::survey::Rung;
-use stockade_fence::probes::host::{Damage, Host, HostRequest};
-use stockade_fence::probes::{self, Observation, PROBES, Probe};
+use stockade_fence::FenceError;
+use stockade_fence::probes::host::{Damage, Host, HostRequest, WorkspaceIs};
+use stockade_fence::probes::{
+    Attempt, Heard, Observation, Observed, PROBES, Probe, ProcessLimit, Said, Setting,
+};
 
 use super::fenced;
 
@@ -71,7 +75,10 @@ pub(crate) fn run_all(filter: &[&str]) -> ExitCode {
         if !filter.is_empty() && !filter.iter().any(|word| name.contains(word)) {
             continue;
         }
-        let host = start_host();
+        let host = start_host(match case {
+            Case::Outside => WorkspaceIs::WithListener,
+            Case::Inside(..) => WorkspaceIs::Clean,
+        });
         let problems = case.run(&host);
         println!("test {name} ... {}", if problems.is_empty() { "ok" } else { "FAILED" });
         for problem in &problems {
@@ -82,12 +89,12 @@ pub(crate) fn run_all(filter: &[&str]) -> ExitCode {
     if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn start_host() -> Host {
+fn start_host(workspace: WorkspaceIs) -> Host {
     static COUNT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
     let number = COUNT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     // Directly in /tmp, so that the folder whose swap is tried is this user's own.
     let folder = PathBuf::from(format!("/tmp/stockade-fixture-{}-{number}", std::process::id()));
-    let request = HostRequest { folder, git: program("git"), sleep: program("sleep") };
+    let request = HostRequest { folder, git: program("git"), sleep: program("sleep"), workspace };
     Host::start(&request).unwrap_or_else(|error| panic!("the host side cannot be made: {error}"))
 }
 
@@ -99,46 +106,58 @@ fn program(name: &str) -> PathBuf {
         .unwrap_or_else(|| panic!("this test needs `{name}` on PATH"))
 }
 
-/// Starts this executable as a careless caller would and reads the observations it prints.
-fn observe(host: &Host, arguments: &[&str]) -> Result<Vec<Observation>, String> {
-    let mut command = Command::new(Path::new("/proc/self/exe"));
-    command.args(arguments);
-    host.make_careless(&mut command).unwrap();
-    let output = command.output().unwrap();
-    let text = String::from_utf8_lossy(&output.stdout);
-    if !output.status.success() {
-        return Err(format!("{}: {}", output.status, String::from_utf8_lossy(&output.stderr).trim()));
-    }
-    let read = |line: &str| serde_json::from_str(line).map_err(|error| format!("{line}: {error}"));
-    text.lines().map(read).collect()
+/// What was observed, and the setting as the fence told it.
+struct Seen {
+    observed: Vec<Observation>,
+    processes: ProcessLimit,
+    problems: Vec<String>,
 }
 
-/// Every asserted probe has an observation that satisfies `is_met`.
-fn judge(observed: &[Observation], is_met: impl Fn(&Probe, &Observation) -> bool) -> Vec<String> {
-    let mut problems = Vec::new();
-    for probe in PROBES.iter().filter(|probe| probe.is_asserted()) {
-        match observed.iter().find(|observation| observation.id == probe.id) {
-            None => problems.push(format!("{} was not taken", probe.id)),
-            Some(seen) if !is_met(probe, seen) => problems.push(format!(
+fn hear(attempt: Result<Attempt, FenceError>) -> Seen {
+    let mut seen = Seen { observed: Vec::new(), processes: ProcessLimit::Watched, problems: Vec::new() };
+    let mut attempt = attempt.unwrap();
+    loop {
+        match attempt.next(Duration::from_secs(1)) {
+            Ok(Heard::Said(Said::Observed(observation))) => seen.observed.push(observation),
+            Ok(Heard::Said(Said::Built { limits_processes: true })) => {
+                seen.processes = ProcessLimit::Enforced
+            }
+            Ok(Heard::Said(Said::Closed { gone: false })) => {
+                seen.problems.push("processes are left".to_owned())
+            }
+            Ok(Heard::Said(_) | Heard::Nothing) => {}
+            Ok(Heard::End) => return seen,
+            Err(error) => {
+                seen.problems.push(error.to_string());
+                return seen;
+            }
+        }
+    }
+}
+
+/// Every probe has an observation that satisfies `is_met`.
+fn judge(mut seen: Seen, is_met: impl Fn(&Probe, &Observed) -> bool) -> Vec<String> {
+    for probe in PROBES {
+        match seen.observed.iter().find(|observation| observation.id == probe.id) {
+            None => seen.problems.push(format!("{} was not taken", probe.id)),
+            Some(found) if !is_met(probe, &found.seen()) => seen.problems.push(format!(
                 "{} {}: {} {} (guarantee {})",
                 probe.id,
                 probe.action,
-                seen.observed,
-                seen.detail,
+                found.observed,
+                found.detail,
                 probe.guarantee.id()
             )),
             Some(_) => {}
         }
     }
-    problems
+    seen.problems
 }
 
 fn outside(host: &Host) -> Vec<String> {
     let uid = rustix::process::geteuid().as_raw();
-    let mut problems = match observe(host, &[probes::ARGUMENT]) {
-        Ok(observed) => judge(&observed, |probe, seen| probe.control.is_met_by(&seen.seen(), uid)),
-        Err(problem) => vec![problem],
-    };
+    let seen = hear(Attempt::outside(host, Path::new("/proc/self/exe")));
+    let mut problems = judge(seen, |probe, observed| probe.control.is_met_by(observed, uid));
     problems.extend(unseen_damage(host));
     problems
 }
@@ -168,10 +187,10 @@ fn unseen_damage(host: &Host) -> Vec<String> {
 }
 
 fn inside(host: &Host, mode: AccessMode, rung: Rung, payload: Payload) -> Vec<String> {
-    let mut problems = match observe(host, &[fenced::ARGUMENT, mode.id(), rung.id(), payload.id()]) {
-        Ok(observed) => judge(&observed, |probe, seen| probe.expected_in(mode).is_met_by(&seen.seen())),
-        Err(problem) => vec![problem],
-    };
+    let request = fenced::request(host.facts(), mode, rung, payload);
+    let seen = hear(Attempt::inside(host, Path::new("/proc/self/exe"), &request));
+    let setting = Setting { mode, processes: seen.processes };
+    let mut problems = judge(seen, |probe, observed| probe.is_met_in(&setting, observed));
     let damage = host.check(mode).unwrap();
     problems.extend(damage.into_iter().map(|damage| format!("from outside: {damage}")));
     problems

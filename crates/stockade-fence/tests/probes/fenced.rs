@@ -1,47 +1,20 @@
-//! Builds a fence as a lane would and runs the probes in it. Started as a careless caller leaves it.
-
-use std::fs::File;
-use std::io::{Read, Write};
-use std::process::ExitCode;
+//! A fence such as a lane builds, for the probes to be taken in.
 
 use stockade_core::mode::AccessMode;
 use stockade_core::survey::Rung;
-use stockade_fence::probes::{ARGUMENT as PROBES_ARGUMENT, FixtureFacts};
+use stockade_fence::probes::{FencedRequest, FixtureFacts};
 use stockade_fence::{
-    Bind, BindAccess, BindOwner, Fence, FenceNetwork, FenceSpec, Identity, OWN_BINARY, OwnBinary, Role,
-    SpawnLimits, SpawnRequest, private_kernel_id, stdio,
+    Bind, BindAccess, BindOwner, FenceNetwork, FenceSpec, Identity, OwnBinary, SpawnLimits, private_kernel_id,
 };
 
 use super::cases::Payload;
 
-pub(crate) const ARGUMENT: &str = "stockade-test-fenced";
-
-pub(crate) fn run(mode: &str, rung: &str, payload: &str) -> ExitCode {
-    let mode = AccessMode::ALL.into_iter().find(|m| m.id() == mode).unwrap();
-    let rung = Rung::ALL.into_iter().find(|r| r.id() == rung).unwrap();
-    let payload = Payload::ALL.into_iter().find(|p| p.id() == payload).unwrap();
-    let mut text = String::new();
-    std::io::stdin().read_to_string(&mut text).unwrap();
-    let facts = FixtureFacts { init: 1, ..serde_json::from_str(&text).unwrap() };
-
-    let mut fence =
-        Fence::build(&spec(&facts, mode, rung, payload)).unwrap_or_else(|error| panic!("build: {error}"));
-    let (streams, ends) = stdio::sockets().unwrap();
-    let request = SpawnRequest {
-        role: Role::Probe,
-        argv: vec![OWN_BINARY.to_owned(), PROBES_ARGUMENT.to_owned()],
-        env: vec![("PATH".to_owned(), "/usr/bin:/bin".to_owned())],
-        cwd: facts.workspace.clone(),
-        limits: SpawnLimits::default(),
-    };
-    fence.spawn(&request, streams).unwrap_or_else(|error| panic!("spawn: {error}"));
-    let mut stdin = File::from(ends.stdin);
-    stdin.write_all(&serde_json::to_vec(&facts).unwrap()).unwrap();
-    drop(stdin);
-    let mut observations = Vec::new();
-    File::from(ends.stdout).read_to_end(&mut observations).unwrap();
-    std::io::stdout().write_all(&observations).unwrap();
-    ExitCode::SUCCESS
+/// The fence and limits that the probes soon meet.
+pub(crate) fn request(facts: &FixtureFacts, mode: AccessMode, rung: Rung, payload: Payload) -> FencedRequest {
+    FencedRequest {
+        spec: spec(facts, mode, rung, payload),
+        limits: SpawnLimits { file_bytes: Some(32 << 20), ..SpawnLimits::default() },
+    }
 }
 
 /// The workspace as its mode says, the git pointer in it and the repository's metadata for reading.

@@ -24,6 +24,8 @@ pub enum Damage {
     Victim(&'static str),
     /// A service was reached.
     Contacted(String),
+    /// A process that a probe started lives on.
+    Survived(i32),
 }
 
 impl fmt::Display for Damage {
@@ -38,6 +40,7 @@ impl fmt::Display for Damage {
             Self::Setting(name) => write!(f, "{name} was changed"),
             Self::Victim(fact) => write!(f, "the victim's {fact} changed"),
             Self::Contacted(service) => write!(f, "{service} was reached"),
+            Self::Survived(pid) => write!(f, "process {pid} lives on"),
         }
     }
 }

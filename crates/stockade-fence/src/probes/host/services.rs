@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, TcpListener, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
@@ -40,15 +40,16 @@ struct Service {
 }
 
 impl Services {
-    pub(super) fn start(root: &Path, workspace: &Path, token: &str) -> Result<Self, FenceError> {
+    pub(super) fn start(root: &Path, in_workspace: Option<PathBuf>, token: &str) -> Result<Self, FenceError> {
         let (mut services, port) = on_one_port()?;
         let paths = [
             root.join("run/docker.sock"),
             root.join("home/.docker/run/docker.sock"),
             root.join("tmp/ssh-x/agent.1"),
-            workspace.join("host.sock"),
+            root.join("run/user/bus"),
+            root.join("tmp/tmux-x/default"),
         ];
-        for path in paths {
+        for path in paths.into_iter().chain(in_workspace) {
             let name = path.display().to_string();
             let socket = UnixListener::bind(&path).step_on("bind", path)?;
             services.push(Service { name, socket: Socket::Stream(socket) });
@@ -75,10 +76,9 @@ impl Services {
         self.port
     }
 
-    /// Who was reached, but for the socket in the workspace, which is shared.
+    /// Who was reached.
     pub(super) fn contacts(&self) -> Vec<String> {
-        let contacts = self.contacts.lock().unwrap_or_else(PoisonError::into_inner);
-        contacts.iter().filter(|name| !name.ends_with("/host.sock")).cloned().collect()
+        self.contacts.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
