@@ -130,7 +130,7 @@ pub fn diagnose(request: &LaneRequest) -> Result<Diagnosis, Refusal> {
 
 /// Stands in for an executable that is not installed, so that the rest of the host can be told all the same. Nothing
 /// runs it: it is only mounted.
-fn stand_in(provider: &str) -> Pin {
+pub(crate) fn stand_in(provider: &str) -> Pin {
     Pin {
         provider: provider.to_owned(),
         version: None,

@@ -6,6 +6,7 @@ mod conclude;
 mod doctor;
 mod exposure;
 pub mod fault;
+mod fence_check;
 pub mod git;
 mod growth;
 mod home;
@@ -28,6 +29,10 @@ mod writable;
 
 pub use clock::wall_time;
 pub use doctor::{DiagnosedGuarantee, DiagnosedPin, Diagnosis, diagnose};
+pub use fence_check::{
+    Checked, CheckedGuarantee, CheckedProbe, FenceCheck, FenceCheckRequest, FoundOutside, Part, Progress,
+    check_fence,
+};
 pub use recorder::{Observer, Unwatched};
 pub use request::{LaneRequest, PromptSource, StopRequest, WorktreeChoice};
 pub use run::{LaneOutcome, preview, run};

@@ -98,7 +98,8 @@ pub(crate) fn build_for_git(
     Fence::build(&spec).map_err(|e| refused(&plan, survey, &e))
 }
 
-fn spec(
+/// The fence of a plan.
+pub(crate) fn spec(
     plan: &LaunchPlan,
     survey: &Survey,
     home: &Path,
@@ -306,7 +307,7 @@ fn provider(plan: &LaunchPlan, target: &Path) -> (PathBuf, PathBuf, BindOwner) {
     (folder, target.to_owned(), BindOwner::Host)
 }
 
-fn refused(plan: &LaunchPlan, survey: &Survey, e: &FenceError) -> Refusal {
+pub(crate) fn refused(plan: &LaunchPlan, survey: &Survey, e: &FenceError) -> Refusal {
     let boundary = if survey.outer.is_present() { Boundary::ParentSandbox } else { Boundary::Fence };
     let mut cause = Cause::new(
         "fence-not-built",

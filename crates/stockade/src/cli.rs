@@ -51,6 +51,9 @@ pub(crate) enum Command {
     /// Play an agent's whole life here against the scripted model, without an account
     #[command(after_help = REHEARSE_EXAMPLES)]
     Rehearse(RehearseArgs),
+    /// Check the wall itself
+    #[command(subcommand)]
+    Fence(FenceCommand),
     /// Fetch a provider's executable against its pin
     #[command(after_help = PROVISION_EXAMPLES)]
     Provision(ProvisionArgs),
@@ -99,6 +102,12 @@ const PROVISION_EXAMPLES: &str = "Examples:
   stockade provision grok@1.0.41
   stockade provision grok@1.0.13 --from ./grok --sha256 HEX
   stockade provision --list --verify --json";
+const FENCE_CHECK_EXAMPLES: &str = "Examples:
+  stockade fence check
+  stockade fence check --mode read-only --rung ns --json
+
+Everything that the probes reach for is made for them in /tmp and removed afterwards. Each probe is also taken once outside \
+the fence, to see that it would find something there: harmless to this host, but what such a program does.";
 const GC_EXAMPLES: &str = "Examples:
   stockade gc
   stockade gc --remove";
@@ -305,6 +314,26 @@ pub(crate) struct RehearseArgs {
     pub(crate) json: bool,
 }
 
+#[derive(Debug, Subcommand)]
+pub(crate) enum FenceCommand {
+    /// Try every escape in a fence on this host, and tell per guarantee what held
+    #[command(after_help = FENCE_CHECK_EXAMPLES)]
+    Check(FenceCheckArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct FenceCheckArgs {
+    /// The mode to check [default: both]
+    #[arg(long, value_enum, value_name = "MODE")]
+    pub(crate) mode: Option<ModeArg>,
+    /// The rung to check [default: the best that stands here]
+    #[arg(long, value_name = "RUNG", value_parser = parse_rung)]
+    pub(crate) rung: Option<Rung>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("what").required(true).args(["spec", "list"]))]
 pub(crate) struct ProvisionArgs {
@@ -503,6 +532,8 @@ pub(crate) enum Generated {
     CliReference,
     /// The JSON Schema of receipts
     ReceiptSchema,
+    /// The table of the escape probes
+    Probes,
 }
 
 /// A time, or none.
@@ -531,6 +562,11 @@ pub(crate) fn parse_time(text: &str) -> Result<TimeArg, String> {
 fn parse_guarantee(text: &str) -> Result<Guarantee, String> {
     Guarantee::from_id(text)
         .ok_or_else(|| format!("one of: {}", Guarantee::ALL.map(Guarantee::id).join(", ")))
+}
+
+fn parse_rung(text: &str) -> Result<Rung, String> {
+    let found = Rung::ALL.into_iter().find(|rung| rung.id() == text);
+    found.ok_or_else(|| format!("one of: {}", Rung::ALL.map(Rung::id).join(", ")))
 }
 
 fn parse_variable(text: &str) -> Result<(String, String), String> {

@@ -2,6 +2,7 @@
 
 pub(crate) mod completions;
 pub(crate) mod doctor;
+pub(crate) mod fence;
 pub(crate) mod gc;
 pub(crate) mod generate;
 pub(crate) mod help;

@@ -16,7 +16,7 @@ use clap::Parser as _;
 use stockade_core::status::exit_code;
 
 use crate::{
-    cli::{Cli, Command, ReceiptCommand},
+    cli::{Cli, Command, FenceCommand, ReceiptCommand},
     error::CliError,
     world::World,
 };
@@ -68,6 +68,7 @@ fn dispatch(cli: Cli, world: &World) -> Result<u8, CliError> {
         Command::Receipt(ReceiptCommand::Verify(args)) => commands::receipt::verify(&args, world),
         Command::Doctor(args) => commands::doctor::run(args, world),
         Command::Rehearse(args) => commands::rehearse::run(args, world, verbosity),
+        Command::Fence(FenceCommand::Check(args)) => commands::fence::check(&args, world, verbosity),
         Command::Provision(args) => commands::provision::run(&args, world, verbosity),
         Command::Gc(args) => commands::gc::run(&args, world),
         Command::Version(args) => commands::version::run(&args),
@@ -87,6 +88,7 @@ fn wants_json(command: &Command) -> bool {
         }
         Command::Doctor(a) => a.json,
         Command::Rehearse(a) => a.json,
+        Command::Fence(FenceCommand::Check(a)) => a.json,
         Command::Provision(a) => a.json,
         Command::Gc(a) => a.json,
         Command::Version(a) => a.json,

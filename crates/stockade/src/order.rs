@@ -129,16 +129,36 @@ pub(crate) fn of_basics(basics: Basics, config: &Config, world: &World) -> Resul
         remember(&mut settings, "rung", rung.id(), source);
         rung
     });
-    let request = LaneRequest {
+    let mut request = bare(provider, config, world)?;
+    request.executable = basics.executable;
+    request.mode = mode;
+    request.provider_sandbox = sandbox;
+    request.provider_sandbox_source = sandbox_source;
+    request.rung = rung;
+    request.accept_missing = basics.fence.accept_missing;
+    Ok(Ordered { request, settings })
+}
+
+/// The request of `fence check`: no agent is started, so that none of an agent's settings matters.
+pub(crate) fn of_no_agent(config: &Config, world: &World) -> Result<LaneRequest, CliError> {
+    let provider = stockade_providers::built_in().first().map(|b| b.name.to_owned()).unwrap_or_default();
+    let mut request = bare(provider, config, world)?;
+    request.provider_sandbox = ProviderSandbox::Replace;
+    Ok(request)
+}
+
+/// A request in which nothing is said yet.
+fn bare(provider: String, config: &Config, world: &World) -> Result<LaneRequest, CliError> {
+    Ok(LaneRequest {
         state_root: world.state_root()?,
         home: world.home(),
         environment: world.environment().clone(),
         provider,
         profile: None,
-        executable: basics.executable,
+        executable: None,
         model: None,
         effort: None,
-        mode,
+        mode: AccessMode::ReadOnly,
         cwd: ".".into(),
         in_place: false,
         worktree: None,
@@ -157,17 +177,16 @@ pub(crate) fn of_basics(basics: Basics, config: &Config, world: &World) -> Resul
         ca: None,
         network: NetworkPolicy::Model,
         allow: Vec::new(),
-        provider_sandbox: sandbox,
-        provider_sandbox_source: sandbox_source,
-        rung,
-        accept_missing: basics.fence.accept_missing,
+        provider_sandbox: ProviderSandbox::Keep,
+        provider_sandbox_source: "default".to_owned(),
+        rung: None,
+        accept_missing: Vec::new(),
         limits: Limits::default(),
         require_limits: LimitDemand::Reported,
         only_listed_pins: config.forbidden(|p| p.forbid_unlisted_pins).map(str::to_owned),
         rehearsal: None,
         commit: version::COMMIT.map(str::to_owned),
-    };
-    Ok(Ordered { request, settings })
+    })
 }
 
 /// The policy and its list: hosts named by flags imply the policy, and a list of a file serves it where flags name none.

@@ -1,6 +1,7 @@
 //! What a person sees. Everything reads without colour.
 
 pub(crate) mod doctor;
+pub(crate) mod fence;
 pub(crate) mod plan;
 pub(crate) mod progress;
 pub(crate) mod receipt;

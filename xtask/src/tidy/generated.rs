@@ -21,8 +21,11 @@ pub(crate) enum Generated {
 type Part = fn() -> String;
 
 /// Whole files, and the word by which the binary prints each.
-const FILES: [(&str, &str); 2] =
-    [("docs/reference/cli.md", "cli-reference"), ("docs/reference/receipt.schema.json", "receipt-schema")];
+const FILES: [(&str, &str); 3] = [
+    ("docs/reference/cli.md", "cli-reference"),
+    ("docs/reference/receipt.schema.json", "receipt-schema"),
+    ("docs/probes.md", "probes"),
+];
 
 /// Parts of files between `<!-- generated: NAME -->` and `<!-- end of NAME -->`.
 const PARTS: [(&str, &str, Part); 3] = [

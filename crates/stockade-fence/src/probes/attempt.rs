@@ -1,6 +1,7 @@
 //! Has the probes taken, outside or in a fence, by a process that was started carelessly.
 
 use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -61,6 +62,8 @@ impl Attempt {
 
     fn start(host: &Host, mut command: Command, reads: fn(&str) -> Option<Said>) -> Result<Self, FenceError> {
         host.make_careless(&mut command)?;
+        // A Ctrl-C is for whoever waits for the attempt, and ends it.
+        command.process_group(0);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().step("spawn")?;
         let Some(stdout) = child.stdout.take() else {
             return Err(FenceError::bare(FenceErrorKind::Helper, "the prober has no output"));

@@ -16,13 +16,16 @@ use super::raw;
 use super::table::{Control, Probe};
 
 const ROOT_ONLY: Control = Control::AllowedForRoot;
+const LOCKED_AROUND: Control = Control::NotHere("a sandbox around Stockade may have taken it away already");
 const NEEDS_USER_NAMESPACES: Control = Control::NotHere("the administrator may have shut user namespaces");
 
 pub(super) const PROBES: &[Probe] = &[
     Probe::new("P01", Privileges, "gain privileges by exec (no_new_privs is missing)", |_| {
         if rustix::thread::no_new_privs()? { Err(Denial::new(libc::EPERM)) } else { Ok(()) }
-    }),
-    Probe::new("P02", Privileges, "have a capability, in the bounding set too", any_capability),
+    })
+    .outside(LOCKED_AROUND),
+    Probe::new("P02", Privileges, "have a capability, in the bounding set too", any_capability)
+        .outside(LOCKED_AROUND),
     Probe::new("P03", NoNesting, "make a user namespace by unshare", |_| unshare(UnshareFlags::NEWUSER))
         .outside(NEEDS_USER_NAMESPACES),
     Probe::new("P04", NoNesting, "make a user namespace by clone3", |_| make_namespace_by_clone3())

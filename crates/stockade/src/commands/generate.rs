@@ -14,6 +14,7 @@ pub(crate) fn run(what: Generated) -> Result<u8, CliError> {
         Generated::ReceiptSchema => {
             render::json(&schemars::schema_for!(stockade_core::receipt::Receipt))?;
         }
+        Generated::Probes => render::out(&stockade_fence::probes::reference())?,
     }
     Ok(0)
 }

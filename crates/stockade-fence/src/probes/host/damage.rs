@@ -26,6 +26,8 @@ pub enum Damage {
     Contacted(String),
     /// A process that a probe started lives on.
     Survived(i32),
+    /// The kernel does not say that the whole tree has ended.
+    Unended,
 }
 
 impl fmt::Display for Damage {
@@ -41,6 +43,7 @@ impl fmt::Display for Damage {
             Self::Victim(fact) => write!(f, "the victim's {fact} changed"),
             Self::Contacted(service) => write!(f, "{service} was reached"),
             Self::Survived(pid) => write!(f, "process {pid} lives on"),
+            Self::Unended => write!(f, "the tree has not ended"),
         }
     }
 }

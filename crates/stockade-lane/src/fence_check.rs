@@ -1,0 +1,216 @@
+//! Is the wall sound? Every escape probe, taken in a fence such as a lane on this host gets, and once outside it.
+//!
+//! The host side of the probes (a home with credentials, a repository, services, a victim) is made for each part and gone
+//! afterwards. The fence comes from the plan of an order whose workspace is that repository's, so that what is checked is
+//! what a lane stands on. Only its limits are smaller, so that the probes that use things up are soon done.
+
+mod report;
+mod take;
+
+use std::{
+    path::PathBuf,
+    sync::atomic::{AtomicBool, Ordering},
+    time::Instant,
+};
+
+use stockade_core::{
+    mode::AccessMode,
+    order::Listener,
+    plan::{LaunchPlan, plan},
+    status::{Boundary, Cause, Refusal, Status},
+    survey::{Rung, Survey},
+};
+use stockade_fence::{
+    OwnBinary, SpawnLimits,
+    probes::{
+        Attempt, FencedRequest, PROBES,
+        host::{Damage, Host, HostRequest, WorkspaceIs},
+    },
+    survey::Extent,
+};
+
+use crate::{admit, doctor, place, request::LaneRequest, scratch::Scratch};
+
+use report::Inside;
+pub use report::{Checked, CheckedGuarantee, CheckedProbe, FenceCheck, FoundOutside};
+use take::{Taken, take};
+
+/// The largest file of a probe, in bytes: less than one tries to write.
+const FILE_BYTES: u64 = 32 << 20;
+/// The temporary folder's size, in bytes: less than a probe tries to write.
+const TEMP_BYTES: u64 = 64 << 20;
+/// Fewer processes than a probe tries to start. The kernel takes no limit below 301.
+const MAX_PROCESSES: u32 = 512;
+
+/// A check as the caller asks for it.
+#[derive(Clone, Debug)]
+pub struct FenceCheckRequest {
+    /// The order whose fence is checked. Mode, workspace, prompt and endpoint are put in here.
+    pub lane: LaneRequest,
+    /// The modes to check.
+    pub modes: Vec<AccessMode>,
+    /// The only rung to check; `None`: the best that stands.
+    pub rung: Option<Rung>,
+    /// The program that takes the probes: this one.
+    pub program: PathBuf,
+    /// The folder in which everything is made. Everybody has to be able to pass through it.
+    pub parent: PathBuf,
+}
+
+/// What is being done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// The probes are taken outside, to see that they find something.
+    Outside,
+    /// The probes are taken in a fence.
+    Inside(AccessMode),
+}
+
+/// How far a part has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// The part.
+    pub part: Part,
+    /// Probes taken.
+    pub taken: usize,
+    /// All probes.
+    pub probes: usize,
+}
+
+/// Somebody who is told the progress, and may stop the check.
+pub(crate) struct Watch<'w> {
+    pub(crate) progress: &'w mut dyn FnMut(Progress),
+    pub(crate) stop: &'w AtomicBool,
+}
+
+impl Watch<'_> {
+    fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+}
+
+/// Checks the fence of each mode. `Err`: no such fence stands on this host, or the probes could not be taken. Whatever
+/// happens, nothing that was made is left; `stop` is looked at every tenth of a second.
+pub fn check_fence(
+    request: &FenceCheckRequest,
+    progress: &mut dyn FnMut(Progress),
+    stop: &AtomicBool,
+) -> Result<Checked, Refusal> {
+    let start = Instant::now();
+    let mut watch = Watch { progress, stop };
+    let id = uuid::Uuid::now_v7().simple().to_string();
+    for mode in &request.modes {
+        // Refused before anything but a folder is made.
+        let folder = Scratch::make(request.parent.join(format!("stockade-fence-check-{id}-ask")))?;
+        planned(request, *mode, folder.path().to_owned(), &id)?;
+    }
+    let host = start_host(request, &format!("{id}-outside"), WorkspaceIs::WithListener)?;
+    let outside = Attempt::outside(&host, &request.program).map_err(|e| not_taken(&e))?;
+    let Some(outside) = take(outside, Part::Outside, &mut watch)? else { return Ok(Checked::Stopped) };
+    drop(host);
+    let mut modes = Vec::new();
+    for mode in &request.modes {
+        match inside(request, *mode, &id, &mut watch)? {
+            Some(inside) => modes.push(inside),
+            None => return Ok(Checked::Stopped),
+        }
+    }
+    let elapsed = start.elapsed();
+    Ok(Checked::Done(Box::new(report::report(&modes, &outside.observed, elapsed))))
+}
+
+/// The fence of one mode; `None`: stopped.
+fn inside(
+    request: &FenceCheckRequest,
+    mode: AccessMode,
+    id: &str,
+    watch: &mut Watch<'_>,
+) -> Result<Option<Inside>, Refusal> {
+    let host = start_host(request, &format!("{id}-{}", mode.id()), WorkspaceIs::Clean)?;
+    let home = Scratch::make(request.parent.join(format!("stockade-fence-check-{id}-home")))?;
+    let (plan, survey) = planned(request, mode, host.facts().workspace.clone(), id)?;
+    let mut spec = place::spec(&plan, &survey, home.path(), OwnBinary::Bound)?;
+    spec.temp_bytes = TEMP_BYTES;
+    spec.max_processes = Some(MAX_PROCESSES);
+    let limits = SpawnLimits { file_bytes: Some(FILE_BYTES), ..SpawnLimits::default() };
+    let fenced = FencedRequest { spec, limits };
+    let attempt =
+        Attempt::inside(&host, &request.program, &fenced).map_err(|e| place::refused(&plan, &survey, &e))?;
+    let Some(taken) = take(attempt, Part::Inside(mode), watch)? else { return Ok(None) };
+    let Taken { observed, processes, gone } = taken;
+    let mut damage = host.check(mode).map_err(|e| not_taken(&e))?;
+    if !gone {
+        damage.push(Damage::Unended);
+    }
+    Ok(Some(Inside { plan: *plan, observed, processes, damage }))
+}
+
+/// The plan of a lane in this workspace. No agent is started: the program it mounts stands in for one.
+fn planned(
+    request: &FenceCheckRequest,
+    mode: AccessMode,
+    workspace: PathBuf,
+    id: &str,
+) -> Result<(Box<LaunchPlan>, Survey), Refusal> {
+    let mut lane = request.lane.clone();
+    lane.mode = mode;
+    lane.cwd = workspace;
+    // An endpoint is not part of the question, and one on loopback needs no key.
+    lane.endpoint = Some("http://127.0.0.1:9/v1".to_owned());
+    lane.key_env = None;
+    let measuring = admit::survey(&lane, Extent::EveryRung);
+    let admitted = admit::admit(&lane, id, Listener::default(), &measuring)?;
+    let mut survey = measuring.finish();
+    if let Some(rung) = request.rung {
+        survey.rungs.retain(|trial| trial.rung == rung);
+    }
+    let stand_in = doctor::stand_in(&lane.provider);
+    let plan = plan(&admitted.order, &stand_in, &survey, &admitted.profile)?;
+    Ok((Box::new(plan), survey))
+}
+
+fn start_host(request: &FenceCheckRequest, name: &str, workspace: WorkspaceIs) -> Result<Host, Refusal> {
+    let host = HostRequest {
+        folder: request.parent.join(format!("stockade-fence-check-{name}")),
+        git: program(request, "git")?,
+        sleep: program(request, "sleep")?,
+        workspace,
+    };
+    Host::start(&host).map_err(|e| {
+        let cause = Cause::new(
+            "fixture",
+            Boundary::Host,
+            e.step().to_owned(),
+            format!("what the probes reach for cannot be made: {e}"),
+        );
+        Refusal::new(Status::SandboxUnavailable, cause.with_errno(e.errno()))
+    })
+}
+
+/// Both run outside the fence, in folders that were just made.
+fn program(request: &FenceCheckRequest, name: &str) -> Result<PathBuf, Refusal> {
+    let path = request.lane.environment.get("PATH").map(String::as_str).unwrap_or_default();
+    let found = std::env::split_paths(path).map(|folder| folder.join(name)).find(|p| p.is_file());
+    found.ok_or_else(|| {
+        let cause = Cause::new("fixture", Boundary::Host, "find", format!("no `{name}` on PATH"));
+        Refusal::new(
+            Status::SandboxUnavailable,
+            cause.with_remedy(format!("install `{name}`: the probes need it")),
+        )
+    })
+}
+
+fn not_taken(e: &stockade_fence::FenceError) -> Refusal {
+    let cause = Cause::new(
+        "probes-not-taken",
+        Boundary::Fence,
+        e.step().to_owned(),
+        format!("the probes could not be taken: {e}"),
+    );
+    Refusal::new(Status::LauncherFailed, cause.with_errno(e.errno()))
+}
+
+/// How many probes there are.
+fn all() -> usize {
+    PROBES.len()
+}
