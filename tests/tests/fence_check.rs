@@ -234,7 +234,7 @@ fn one_mode_and_one_rung_can_be_asked_for() {
 }
 
 /// Starts a check in one mode, and does something to its folder again and again until it has ended.
-fn while_checking(mode: &str, mut act: impl FnMut(&Path)) -> Run {
+fn while_checking(mode: &str, mut act: impl FnMut(&Path) + Send) -> Run {
     let world = World::new(&Caller::root());
     let start = Instant::now();
     let mut child = command(&world, &[], &["--json", "--mode", mode])

@@ -29,7 +29,14 @@ use stockade_fence::{
     survey::Extent,
 };
 
-use crate::{admit, doctor, place, request::LaneRequest, scratch::Scratch};
+use crate::{
+    admit, doctor,
+    git::Stage,
+    place,
+    repository::Served,
+    request::{LaneRequest, WorktreeChoice},
+    scratch::Scratch,
+};
 
 use report::Inside;
 pub use report::{Checked, CheckedGuarantee, CheckedProbe, FenceCheck, FoundOutside};
@@ -128,8 +135,14 @@ fn inside(
 ) -> Result<Option<Inside>, Refusal> {
     let host = start_host(request, &format!("{id}-{}", mode.id()), WorkspaceIs::Clean)?;
     let home = Scratch::make(request.parent.join(format!("stockade-fence-check-{id}-home")))?;
-    let (plan, survey) = planned(request, mode, host.facts().workspace.clone(), id)?;
-    let mut spec = place::spec(&plan, &survey, home.path(), OwnBinary::Bound)?;
+    let Planned { plan, survey, served } = planned(request, mode, host.facts().workspace.clone(), id)?;
+    let folder = Scratch::make(request.parent.join(format!("stockade-fence-check-{id}-git")))?;
+    let stage = match (&served, &plan.git) {
+        (Some(served), Some(workspace)) => Some(Stage::begin(folder.path(), served, workspace)?),
+        _ => None,
+    };
+    let git = stage.as_ref().map(Stage::paths);
+    let mut spec = place::spec(&plan, &survey, home.path(), git, OwnBinary::Bound)?;
     spec.temp_bytes = TEMP_BYTES;
     spec.max_processes = Some(MAX_PROCESSES);
     let limits = SpawnLimits { file_bytes: Some(FILE_BYTES), ..SpawnLimits::default() };
@@ -145,15 +158,26 @@ fn inside(
     Ok(Some(Inside { plan: *plan, observed, processes, damage }))
 }
 
+/// A plan and what it was made from.
+struct Planned {
+    plan: Box<LaunchPlan>,
+    survey: Survey,
+    served: Option<Served>,
+}
+
 /// The plan of a lane in this workspace. No agent is started: the program it mounts stands in for one.
 fn planned(
     request: &FenceCheckRequest,
     mode: AccessMode,
     workspace: PathBuf,
     id: &str,
-) -> Result<(Box<LaunchPlan>, Survey), Refusal> {
+) -> Result<Planned, Refusal> {
     let mut lane = request.lane.clone();
     lane.mode = mode;
+    // The worktree itself, so that there is something to change in it.
+    let is_worktree = workspace.join(".git").exists() && mode == AccessMode::IsolatedWrite;
+    lane.worktree = is_worktree.then_some(WorktreeChoice::Named);
+    lane.git_author = Some("Stockade <stockade@localhost>".to_owned());
     lane.cwd = workspace;
     // An endpoint is not part of the question, and one on loopback needs no key.
     lane.endpoint = Some("http://127.0.0.1:9/v1".to_owned());
@@ -166,7 +190,7 @@ fn planned(
     }
     let stand_in = doctor::stand_in(&lane.provider);
     let plan = plan(&admitted.order, &stand_in, &survey, &admitted.profile)?;
-    Ok((Box::new(plan), survey))
+    Ok(Planned { plan: Box::new(plan), survey, served: admitted.served })
 }
 
 fn start_host(request: &FenceCheckRequest, name: &str, workspace: WorkspaceIs) -> Result<Host, Refusal> {

@@ -13,12 +13,18 @@ use super::table::{Control, Expected, Probe};
 
 const PRIVATE_COPY: Expected = Expected::PrivateCopy("a private folder that nobody outside sees");
 
+/// Git in the fence opens it and nobody else does.
+const PRIVATE_GIT: Expected = Expected::PrivateCopy("the git folder is the run's own, and is thrown away");
+
 pub(super) const PROBES: &[Probe] = &[
     Probe::new("W01", WriteConfinement, "append to ~/.bashrc", |f| append(f.at("home/.bashrc"))),
     Probe::new("W02", WriteConfinement, "make a file in ~", |f| create(f.at("home/.newfile"))),
-    Probe::new("W03", RepoMetadata, "append to the repository's .git/config", |f| {
-        append(f.at("repo/.git/config"))
-    }),
+    Probe {
+        isolated_write: PRIVATE_GIT,
+        ..Probe::new("W03", RepoMetadata, "append to the repository's .git/config", |f| {
+            append(f.at("repo/.git/config"))
+        })
+    },
     Probe::new("W04", RepoMetadata, "make a hook in the repository", |f| {
         create(f.at("repo/.git/hooks/post-checkout"))
     }),
@@ -28,9 +34,12 @@ pub(super) const PROBES: &[Probe] = &[
         append(f.at("repo/.git/worktrees/sib/HEAD"))
     }),
     Probe::new("W08", RepoMetadata, "write refs/heads/main", |f| append(f.at("repo/.git/refs/heads/main"))),
-    Probe::new("W09", RepoMetadata, "repoint the commondir of its own worktree", |f| {
-        append(f.at("repo/.git/worktrees/lane/commondir"))
-    }),
+    Probe {
+        isolated_write: PRIVATE_GIT,
+        ..Probe::new("W09", RepoMetadata, "repoint the commondir of its own worktree", |f| {
+            append(f.at("repo/.git/worktrees/lane/commondir"))
+        })
+    },
     Probe::new("W10", RepoMetadata, "write its own .git pointer", |f| append(f.in_workspace(".git"))),
     Probe::new("W11", RepoMetadata, "rename a file over its own .git pointer", |f| {
         create(f.in_workspace("gitnew"))?;

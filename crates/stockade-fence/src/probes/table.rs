@@ -232,7 +232,7 @@ mod tests {
         let copies = |e: Expected| matches!(e, Expected::PrivateCopy(_));
         let needed = |e: Expected| matches!(e, Expected::Needed(_));
         assert_eq!(works(|p| p.read_only, copies), ["W13", "N13"]);
-        assert_eq!(works(|p| p.isolated_write, copies), ["W13", "N13"]);
+        assert_eq!(works(|p| p.isolated_write, copies), ["W03", "W09", "W13", "N13"]);
         assert_eq!(works(|p| p.read_only, needed), ["P20", "X02", "X03", "X04", "D04"]);
         assert_eq!(works(|p| p.isolated_write, needed), ["P20", "X01", "X02", "X03", "X04", "D04"]);
     }

@@ -187,7 +187,8 @@ fn unseen_damage(host: &Host) -> Vec<String> {
 }
 
 fn inside(host: &Host, mode: AccessMode, rung: Rung, payload: Payload) -> Vec<String> {
-    let request = fenced::request(host.facts(), mode, rung, payload);
+    let git = fenced::PrivateGit::beside(host.facts());
+    let request = fenced::request(host.facts(), &git.0, mode, rung, payload);
     let seen = hear(Attempt::inside(host, Path::new("/proc/self/exe"), &request));
     let setting = Setting { mode, processes: seen.processes };
     let mut problems = judge(seen, |probe, observed| probe.is_met_in(&setting, observed));

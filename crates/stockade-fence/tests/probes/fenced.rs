@@ -1,5 +1,7 @@
 //! A fence such as a lane builds, for the probes to be taken in.
 
+use std::path::{Path, PathBuf};
+
 use stockade_core::mode::AccessMode;
 use stockade_core::survey::Rung;
 use stockade_fence::probes::{FencedRequest, FixtureFacts};
@@ -10,15 +12,47 @@ use stockade_fence::{
 use super::cases::Payload;
 
 /// The fence and limits that the probes soon meet.
-pub(crate) fn request(facts: &FixtureFacts, mode: AccessMode, rung: Rung, payload: Payload) -> FencedRequest {
+pub(crate) fn request(
+    facts: &FixtureFacts,
+    private_git: &Path,
+    mode: AccessMode,
+    rung: Rung,
+    payload: Payload,
+) -> FencedRequest {
     FencedRequest {
-        spec: spec(facts, mode, rung, payload),
+        spec: spec(facts, private_git, mode, rung, payload),
         limits: SpawnLimits { file_bytes: Some(32 << 20), ..SpawnLimits::default() },
     }
 }
 
-/// The workspace as its mode says, the git pointer in it and the repository's metadata for reading.
-fn spec(facts: &FixtureFacts, mode: AccessMode, rung: Rung, payload: Payload) -> FenceSpec {
+/// A git folder of the lane's own, with what the probes reach for, that stands where the repository's is.
+pub(crate) struct PrivateGit(pub(crate) PathBuf);
+
+impl PrivateGit {
+    pub(crate) fn beside(facts: &FixtureFacts) -> Self {
+        let folder = facts.root.with_extension("git");
+        std::fs::create_dir_all(folder.join("worktrees/lane")).unwrap();
+        for file in ["config", "worktrees/lane/commondir"] {
+            std::fs::copy(facts.root.join("repo/.git").join(file), folder.join(file)).unwrap();
+        }
+        Self(folder)
+    }
+}
+
+impl Drop for PrivateGit {
+    fn drop(&mut self) {
+        std::fs::remove_dir_all(&self.0).unwrap();
+    }
+}
+
+/// The workspace as its mode says, the git pointer in it for reading, and a git folder of the lane's own.
+fn spec(
+    facts: &FixtureFacts,
+    private_git: &Path,
+    mode: AccessMode,
+    rung: Rung,
+    payload: Payload,
+) -> FenceSpec {
     let bind = |path: std::path::PathBuf, access| Bind {
         source: path.clone(),
         target: path,
@@ -44,7 +78,7 @@ fn spec(facts: &FixtureFacts, mode: AccessMode, rung: Rung, payload: Payload) ->
         binds: vec![
             bind(facts.workspace.clone(), workspace),
             bind(facts.workspace.join(".git"), BindAccess::ReadOnly),
-            bind(facts.root.join("repo/.git"), BindAccess::ReadOnly),
+            Bind { source: private_git.to_owned(), ..bind(facts.root.join("repo/.git"), workspace) },
         ],
         network: FenceNetwork::Gateway,
         own_binary: OwnBinary::Bound,

@@ -81,7 +81,8 @@ impl Stage {
         }
     }
 
-    fn begin(folder: &Path, served: &Served, workspace: &GitWorkspace) -> Result<Self, Refusal> {
+    /// Makes the private git folder, and an empty worktree where one is made. Nothing in the repository is touched.
+    pub(crate) fn begin(folder: &Path, served: &Served, workspace: &GitWorkspace) -> Result<Self, Refusal> {
         let tree = folder.join("tree");
         let repository = &served.repository;
         let record = WorktreeRecord {

@@ -14,17 +14,13 @@ pub(crate) fn summary(check: &FenceCheck, verbosity: Verbosity) -> String {
     // Writing to a String cannot fail.
     let _ = writeln!(t, "fence of the rung {}{nests}", check.rung.id());
     let unexpected: Vec<_> = check.probes.iter().filter(|p| p.unexpected).collect();
-    let seconds = check.elapsed_ms as f64 / 1000.0;
+    let seconds = format!("{}.{}", check.elapsed_ms / 1000, check.elapsed_ms / 100 % 10);
     let _ = if check.is_sound() {
-        writeln!(
-            t,
-            "SOUND: {} probes as expected, nothing changed outside, {seconds:.1} s",
-            check.probes.len()
-        )
+        writeln!(t, "SOUND: {} probes as expected, nothing changed outside, {seconds} s", check.probes.len())
     } else {
         writeln!(
             t,
-            "NOT SOUND: {} of {} probes not as expected, {} changes outside, {seconds:.1} s",
+            "NOT SOUND: {} of {} probes not as expected, {} changes outside, {seconds} s",
             unexpected.len(),
             check.probes.len(),
             check.outside.len()
