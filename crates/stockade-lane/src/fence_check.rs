@@ -43,9 +43,9 @@ pub use report::{Checked, CheckedGuarantee, CheckedProbe, FenceCheck, FoundOutsi
 use take::{Taken, take};
 
 /// The largest file of a probe, in bytes: less than one tries to write.
-const FILE_BYTES: u64 = 32 << 20;
+const FILE_BYTES: u64 = 16 << 20;
 /// The temporary folder's size, in bytes: less than a probe tries to write.
-const TEMP_BYTES: u64 = 64 << 20;
+const TEMP_BYTES: u64 = 32 << 20;
 /// Fewer processes than a probe tries to start. The kernel takes no limit below 301.
 const MAX_PROCESSES: u32 = 512;
 

@@ -50,6 +50,7 @@ fn observe_all(only: &[String]) -> std::io::Result<()> {
     for observation in run(&facts, only) {
         serde_json::to_writer(&mut output, &observation)?;
         output.write_all(b"\n")?;
+        output.flush()?;
     }
-    output.flush()
+    Ok(())
 }

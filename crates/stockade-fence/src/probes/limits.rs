@@ -12,8 +12,8 @@ use super::fixture::FixtureFacts;
 use super::table::{Expected, Probe};
 use crate::sys::process::{self, Side, Wait};
 
-/// More than any honest tool starts at once.
-const MANY: usize = 1500;
+/// More than a fence for probes lets in.
+const MANY: usize = 600;
 
 /// Files of this size are written until a place is full.
 const PART_MEBIBYTES: u32 = 8;
@@ -22,14 +22,14 @@ const PART_MEBIBYTES: u32 = 8;
 const DAEMON_SECONDS: i64 = 30;
 
 pub(super) const PROBES: &[Probe] = &[
-    Probe::new("D01", Limits, "fork 1500 children", |_| fork_many()).expecting(Expected::DeniedWhereEnforced),
-    Probe::new("D02", Limits, "write 64 MiB into one file of the workspace", |f| {
-        fill(&f.in_workspace("fill"), 64)
+    Probe::new("D01", Limits, "fork 600 children", |_| fork_many()).expecting(Expected::DeniedWhereEnforced),
+    Probe::new("D02", Limits, "write 32 MiB into one file of the workspace", |f| {
+        fill(&f.in_workspace("fill"), 32)
     }),
-    Probe::new("D03", Limits, "write 96 MiB into the temporary folder, in parts", |f| {
+    Probe::new("D03", Limits, "write 48 MiB into the temporary folder, in parts", |f| {
         let part = |number| f.temp.join(format!("{}-{number}", f.token));
-        let outcome = (0..96 / PART_MEBIBYTES).try_for_each(|number| write(&part(number), PART_MEBIBYTES));
-        (0..96 / PART_MEBIBYTES).for_each(|number| clean_up(part(number)));
+        let outcome = (0..48 / PART_MEBIBYTES).try_for_each(|number| write(&part(number), PART_MEBIBYTES));
+        (0..48 / PART_MEBIBYTES).for_each(|number| clean_up(part(number)));
         outcome
     })
     .expecting(Expected::DeniedWith(libc::ENOSPC)),

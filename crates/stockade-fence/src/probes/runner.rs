@@ -94,15 +94,18 @@ impl Observation {
     }
 }
 
-/// Takes the probes that are named, or every one.
+/// Takes the probes that are named, or every one, each when its observation is asked for.
 ///
 /// Forks: the caller has one thread.
-pub fn run(fixture: &FixtureFacts, only: Option<&[String]>) -> Vec<Observation> {
-    let wanted = |probe: &&Probe| match only {
+pub fn run<'f>(
+    fixture: &'f FixtureFacts,
+    only: Option<&'f [String]>,
+) -> impl Iterator<Item = Observation> + 'f {
+    let wanted = move |probe: &&Probe| match only {
         Some(ids) => ids.iter().any(|id| id == probe.id),
         None => true,
     };
-    PROBES.iter().filter(wanted).map(|probe| observe(probe, fixture)).collect()
+    PROBES.iter().filter(wanted).map(|probe| observe(probe, fixture))
 }
 
 fn observe(probe: &Probe, fixture: &FixtureFacts) -> Observation {

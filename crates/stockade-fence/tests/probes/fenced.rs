@@ -21,7 +21,7 @@ pub(crate) fn request(
 ) -> FencedRequest {
     FencedRequest {
         spec: spec(facts, private_git, mode, rung, payload),
-        limits: SpawnLimits { file_bytes: Some(32 << 20), ..SpawnLimits::default() },
+        limits: SpawnLimits { file_bytes: Some(16 << 20), ..SpawnLimits::default() },
     }
 }
 
@@ -82,7 +82,7 @@ fn spec(
         ],
         network: FenceNetwork::Gateway,
         own_binary: OwnBinary::Bound,
-        temp_bytes: 64 << 20,
+        temp_bytes: 32 << 20,
         max_processes: Some(512),
         group: None,
     }
