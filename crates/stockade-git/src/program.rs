@@ -52,8 +52,25 @@ pub fn find_trusted(name: &str, path: &str) -> Option<PathBuf> {
 }
 
 fn is_roots(path: &Path) -> bool {
+    let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    let unknown = std::fs::read_to_string("/proc/sys/kernel/overflowuid").unwrap_or_default();
+    let stands_in = stand_in_for_root(&map, unknown.trim().parse().ok());
+    let is_roots = |uid: u32| uid == 0 || stands_in == Some(uid);
     path.ancestors()
-        .all(|p| std::fs::symlink_metadata(p).is_ok_and(|m| m.uid() == 0 && m.mode() & 0o022 == 0))
+        .all(|p| std::fs::symlink_metadata(p).is_ok_and(|m| is_roots(m.uid()) && m.mode() & 0o022 == 0))
+}
+
+/// As whose a folder of the system shows in a user namespace that has no root: nobody inside is that user either.
+fn stand_in_for_root(map: &str, unknown: Option<u32>) -> Option<u32> {
+    // user_namespaces(7): first id inside, first id outside, how many.
+    let ranges = map.lines().filter_map(|line| {
+        let mut numbers = line.split_whitespace().map(str::parse::<u64>);
+        Some((numbers.next()?.ok()?, numbers.nth(1)?.ok()?))
+    });
+    let ranges: Vec<(u64, u64)> = ranges.collect();
+    let knows =
+        |id: u64| ranges.iter().any(|(first, count)| (*first..first.saturating_add(*count)).contains(&id));
+    unknown.filter(|unknown| !ranges.is_empty() && !knows(0) && !knows(u64::from(*unknown)))
 }
 
 /// What a call reads from.
@@ -252,6 +269,16 @@ fn wait(streams: [Option<&OwnedFd>; 3], end: Instant) -> Result<Ready, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn where_there_is_no_root_its_files_show_as_nobodys() {
+        assert_eq!(stand_in_for_root("         0          0 4294967295\n", Some(65_534)), None);
+        assert_eq!(stand_in_for_root("      1000       1000          1\n", Some(65_534)), Some(65_534));
+        assert_eq!(stand_in_for_root("         0       1000          1\n", Some(65_534)), None);
+        assert_eq!(stand_in_for_root("     65534       1000          1\n", Some(65_534)), None);
+        assert_eq!(stand_in_for_root("", Some(65_534)), None);
+        assert_eq!(stand_in_for_root("      1000       1000          1\n", None), None);
+    }
 
     #[test]
     fn a_program_that_others_could_have_put_there_is_passed_over() {

@@ -1,6 +1,7 @@
 //! What the probes reach for, as facts that travel into the fence.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -24,12 +25,24 @@ pub struct FixtureFacts {
     pub port: u16,
     /// The key of a System V shared memory segment.
     pub shared_memory_key: i32,
+    /// How long a service may take to answer, in milliseconds.
+    pub patience_ms: u32,
 }
+
+/// Inside, where nobody is to answer. Whoever answers later than this is seen from outside.
+pub(super) const PATIENCE_INSIDE_MS: u32 = 300;
+/// Outside, where somebody does, however busy the machine is.
+pub(super) const PATIENCE_OUTSIDE_MS: u32 = 5_000;
 
 impl FixtureFacts {
     /// A path in the fixture.
     pub(super) fn at(&self, path: impl AsRef<Path>) -> PathBuf {
         self.root.join(path)
+    }
+
+    /// How long a service may take to answer.
+    pub(super) fn patience(&self) -> Duration {
+        Duration::from_millis(self.patience_ms.into())
     }
 
     /// A path in the workspace.

@@ -8,7 +8,7 @@ use stockade_core::mode::AccessMode;
 
 use crate::error::{FenceError, FenceErrorKind, Step};
 
-use super::fixture::FixtureFacts;
+use super::fixture::{FixtureFacts, PATIENCE_OUTSIDE_MS};
 
 mod belongings;
 mod careless;
@@ -88,6 +88,7 @@ impl Host {
             init: 1,
             port: services.port(),
             shared_memory_key,
+            patience_ms: PATIENCE_OUTSIDE_MS,
             root,
         };
         let survivors = Survivors::called(facts.daemon_name());
@@ -98,7 +99,7 @@ impl Host {
         Ok(host)
     }
 
-    /// The facts for the probe role inside the fence.
+    /// The facts for the control run outside, and of the host.
     pub fn facts(&self) -> &FixtureFacts {
         &self.facts
     }

@@ -16,21 +16,18 @@ use super::fixture::FixtureFacts;
 use super::raw;
 use super::table::{Control, Expected, Probe};
 
-/// How long an answer of a service may take.
-const PATIENCE: Duration = Duration::from_millis(300);
-
 pub(super) const PROBES: &[Probe] = &[
     Probe::new("N01", Network, "connect to a service on 127.0.0.1", |f| {
-        greeting(SocketAddr::from((Ipv4Addr::LOCALHOST, f.port)))
+        greeting(SocketAddr::from((Ipv4Addr::LOCALHOST, f.port)), f.patience())
     }),
     Probe::new("N02", Network, "connect to a service on ::1", |f| {
-        greeting(SocketAddr::from((Ipv6Addr::LOCALHOST, f.port)))
+        greeting(SocketAddr::from((Ipv6Addr::LOCALHOST, f.port)), f.patience())
     })
     .outside(Control::NotHere("the host may have no IPv6")),
     Probe::new("N03", Network, "ask a UDP service by sendto", |f| {
         let socket = datagram_socket()?;
         socket.send_to(b"ping", (Ipv4Addr::LOCALHOST, f.port))?;
-        answer(&socket)
+        answer(&socket, f.patience())
     }),
     Probe::new("N04", Network, "ask a UDP service by sendmmsg", ask_by_sendmmsg),
     Probe::new("N05", Network, "route to the metadata service", |_| {
@@ -132,12 +129,12 @@ fn socket(family: AddressFamily, kind: SocketType, protocol: Option<Protocol>) -
 }
 
 /// Every service of the fixture says hello first.
-fn greeting(address: SocketAddr) -> Outcome {
-    expect_hello(TcpStream::connect_timeout(&address, PATIENCE)?)
+fn greeting(address: SocketAddr, patience: Duration) -> Outcome {
+    expect_hello(TcpStream::connect_timeout(&address, patience)?, patience)
 }
 
-fn expect_hello(mut stream: TcpStream) -> Outcome {
-    stream.set_read_timeout(Some(PATIENCE))?;
+fn expect_hello(mut stream: TcpStream, patience: Duration) -> Outcome {
+    stream.set_read_timeout(Some(patience))?;
     let mut word = [0_u8; 5];
     stream.read_exact(&mut word)?;
     if &word == b"HELLO" { Ok(()) } else { Err(Denial::new(libc::EPROTO)) }
@@ -145,11 +142,11 @@ fn expect_hello(mut stream: TcpStream) -> Outcome {
 
 fn datagram_socket() -> Result<UdpSocket, Denial> {
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
-    socket.set_read_timeout(Some(PATIENCE))?;
     Ok(socket)
 }
 
-fn answer(socket: &UdpSocket) -> Outcome {
+fn answer(socket: &UdpSocket, patience: Duration) -> Outcome {
+    socket.set_read_timeout(Some(patience))?;
     let mut word = [0_u8; 8];
     socket.recv(&mut word)?;
     Ok(())
@@ -178,7 +175,7 @@ fn ask_by_sendmmsg(facts: &FixtureFacts) -> Outcome {
     let arguments = [raw::signed(socket.as_raw_fd()), raw::address_mut(&mut message), 1, 0];
     // SAFETY: the message names a complete address and one readable part, all alive until the call returns.
     unsafe { raw::call(libc::SYS_sendmmsg, arguments) }?;
-    answer(&socket)
+    answer(&socket, facts.patience())
 }
 
 fn connect_by_sendto(facts: &FixtureFacts) -> Outcome {
@@ -195,7 +192,7 @@ fn connect_by_sendto(facts: &FixtureFacts) -> Outcome {
     ];
     // SAFETY: text and address are readable for the lengths that are passed.
     unsafe { raw::call(libc::SYS_sendto, arguments) }?;
-    expect_hello(TcpStream::from(socket))
+    expect_hello(TcpStream::from(socket), facts.patience())
 }
 
 /// socketcall(SYS_SOCKET) by `int 0x80`, whose numbers a filter for 64-bit calls does not know.

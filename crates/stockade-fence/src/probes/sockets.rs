@@ -15,35 +15,39 @@ use super::acts::Outcome;
 use super::table::Probe;
 
 pub(super) const PROBES: &[Probe] = &[
-    Probe::new("U01", Network, "connect to a container engine in /run", |f| connect(f.at("run/docker.sock"))),
-    Probe::new("U02", Network, "connect to a container engine in the home", |f| {
-        connect(f.at("home/.docker/run/docker.sock"))
+    Probe::new("U01", Network, "connect to a container engine in /run", |f| {
+        connect(f.at("run/docker.sock"), f.patience())
     }),
-    Probe::new("U03", Network, "connect to an SSH agent in /tmp", |f| connect(f.at("tmp/ssh-x/agent.1"))),
+    Probe::new("U02", Network, "connect to a container engine in the home", |f| {
+        connect(f.at("home/.docker/run/docker.sock"), f.patience())
+    }),
+    Probe::new("U03", Network, "connect to an SSH agent in /tmp", |f| {
+        connect(f.at("tmp/ssh-x/agent.1"), f.patience())
+    }),
     Probe::new("U04", Network, "connect to an abstract stream socket", |f| {
-        hello(UnixStream::connect_addr(&SocketAddr::from_abstract_name(&f.token)?)?)
+        hello(UnixStream::connect_addr(&SocketAddr::from_abstract_name(&f.token)?)?, f.patience())
     }),
     Probe::new("U05", Network, "connect to an abstract datagram socket", |f| {
         let address = SocketAddr::from_abstract_name(f.datagram_name())?;
         Ok(UnixDatagram::unbound()?.connect_addr(&address)?)
     }),
     Probe::new("U06", Network, "connect to a listener inside the workspace", |f| {
-        connect(f.in_workspace("host.sock"))
+        connect(f.in_workspace("host.sock"), f.patience())
     }),
     Probe::new("U07", Network, "connect to the session bus, which starts any program", |f| {
-        connect(f.at("run/user/bus"))
+        connect(f.at("run/user/bus"), f.patience())
     }),
     Probe::new("U08", Network, "connect to a terminal server in /tmp", |f| {
-        connect(f.at("tmp/tmux-x/default"))
+        connect(f.at("tmp/tmux-x/default"), f.patience())
     }),
 ];
 
-fn connect(path: impl AsRef<Path>) -> Outcome {
-    hello(UnixStream::connect(path)?)
+fn connect(path: impl AsRef<Path>, patience: Duration) -> Outcome {
+    hello(UnixStream::connect(path)?, patience)
 }
 
-fn hello(mut stream: UnixStream) -> Outcome {
-    stream.set_read_timeout(Some(Duration::from_millis(300)))?;
+fn hello(mut stream: UnixStream, patience: Duration) -> Outcome {
+    stream.set_read_timeout(Some(patience))?;
     let mut word = [0_u8; 5];
     Ok(stream.read_exact(&mut word)?)
 }

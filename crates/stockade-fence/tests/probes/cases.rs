@@ -120,10 +120,10 @@ fn hear(attempt: Result<Attempt, FenceError>) -> Seen {
         match attempt.next(Duration::from_secs(1)) {
             Ok(Heard::Said(Said::Observed(observation))) => seen.observed.push(observation),
             Ok(Heard::Said(Said::Built { limits_processes: true })) => {
-                seen.processes = ProcessLimit::Enforced
+                seen.processes = ProcessLimit::Enforced;
             }
             Ok(Heard::Said(Said::Closed { gone: false })) => {
-                seen.problems.push("processes are left".to_owned())
+                seen.problems.push("processes are left".to_owned());
             }
             Ok(Heard::Said(_) | Heard::Nothing) => {}
             Ok(Heard::End) => return seen,
