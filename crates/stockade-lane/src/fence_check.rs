@@ -145,7 +145,11 @@ fn inside(
     let mut spec = place::spec(&plan, &survey, home.path(), git, OwnBinary::Bound)?;
     spec.temp_bytes = TEMP_BYTES;
     spec.max_processes = Some(MAX_PROCESSES);
-    let limits = SpawnLimits { file_bytes: Some(FILE_BYTES), ..SpawnLimits::default() };
+    let limits = SpawnLimits {
+        file_bytes: Some(FILE_BYTES),
+        processes: Some(MAX_PROCESSES.into()),
+        ..SpawnLimits::default()
+    };
     let fenced = FencedRequest { spec, limits };
     let attempt =
         Attempt::inside(&host, &request.program, &fenced).map_err(|e| place::refused(&plan, &survey, &e))?;
