@@ -31,4 +31,4 @@ pub use fenced::{FencedRequest, Said};
 pub use fixture::{FixtureFacts, careless_descriptors};
 pub use reference::reference;
 pub use runner::{Observation, Observed, run};
-pub use table::{Control, Expected, PROBES, Probe, ProcessLimit, Setting, probe};
+pub use table::{Control, Expected, KernelUser, PROBES, Probe, ProcessLimit, Setting, probe};

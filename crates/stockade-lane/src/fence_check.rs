@@ -14,16 +14,17 @@ use std::{
 };
 
 use stockade_core::{
+    guarantee::Guarantee,
     mode::AccessMode,
     order::Listener,
-    plan::{LaunchPlan, plan},
+    plan::{LaunchPlan, plan, rungs_to_try},
     status::{Boundary, Cause, Refusal, Status},
-    survey::{Rung, Survey},
+    survey::Survey,
 };
 use stockade_fence::{
-    OwnBinary, SpawnLimits,
+    Identity, OwnBinary, SpawnLimits,
     probes::{
-        Attempt, FencedRequest, PROBES,
+        Attempt, FencedRequest, KernelUser, PROBES,
         host::{Damage, Host, HostRequest, WorkspaceIs},
     },
     survey::Extent,
@@ -56,8 +57,6 @@ pub struct FenceCheckRequest {
     pub lane: LaneRequest,
     /// The modes to check.
     pub modes: Vec<AccessMode>,
-    /// The only rung to check; `None`: the best that stands.
-    pub rung: Option<Rung>,
     /// The program that takes the probes: this one.
     pub program: PathBuf,
     /// The folder in which everything is made. Everybody has to be able to pass through it.
@@ -155,11 +154,15 @@ fn inside(
         Attempt::inside(&host, &request.program, &fenced).map_err(|e| place::refused(&plan, &survey, &e))?;
     let Some(taken) = take(attempt, Part::Inside(mode), watch)? else { return Ok(None) };
     let Taken { observed, processes, gone } = taken;
+    let user = match fenced.spec.identity {
+        Identity::Caller | Identity::KernelRoot => KernelUser::Callers,
+        Identity::Kernel { .. } => KernelUser::Another,
+    };
     let mut damage = host.check(mode).map_err(|e| not_taken(&e))?;
     if !gone {
         damage.push(Damage::Unended);
     }
-    Ok(Some(Inside { plan: *plan, observed, processes, damage }))
+    Ok(Some(Inside { plan: *plan, observed, user, processes, damage }))
 }
 
 /// A plan and what it was made from.
@@ -186,12 +189,13 @@ fn planned(
     // An endpoint is not part of the question, and one on loopback needs no key.
     lane.endpoint = Some("http://127.0.0.1:9/v1".to_owned());
     lane.key_env = None;
+    if lane.rung.is_some() {
+        // What such a fence does not hold is to be told, not to be a reason for none.
+        lane.accept_missing = Guarantee::ALL.to_vec();
+    }
     let measuring = admit::survey(&lane, Extent::EveryRung);
     let admitted = admit::admit(&lane, id, Listener::default(), &measuring)?;
-    let mut survey = measuring.finish();
-    if let Some(rung) = request.rung {
-        survey.rungs.retain(|trial| trial.rung == rung);
-    }
+    let survey = measuring.finish(&rungs_to_try(&admitted.order, &admitted.profile.profile));
     let stand_in = doctor::stand_in(&lane.provider);
     let plan = plan(&admitted.order, &stand_in, &survey, &admitted.profile)?;
     Ok(Planned { plan: Box::new(plan), survey, served: admitted.served })

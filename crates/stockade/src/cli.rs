@@ -327,8 +327,11 @@ pub(crate) struct FenceCheckArgs {
     #[arg(long, value_enum, value_name = "MODE")]
     pub(crate) mode: Option<ModeArg>,
     /// The rung to check [default: the best that stands here]
-    #[arg(long, value_name = "RUNG", value_parser = parse_rung)]
-    pub(crate) rung: Option<Rung>,
+    #[arg(long, value_enum, value_name = "RUNG")]
+    pub(crate) rung: Option<RungArg>,
+    /// Check the fence in which a provider's own sandbox is kept: as `--rung ns-nest`
+    #[arg(long, conflicts_with = "rung")]
+    pub(crate) keep: bool,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -562,11 +565,6 @@ pub(crate) fn parse_time(text: &str) -> Result<TimeArg, String> {
 fn parse_guarantee(text: &str) -> Result<Guarantee, String> {
     Guarantee::from_id(text)
         .ok_or_else(|| format!("one of: {}", Guarantee::ALL.map(Guarantee::id).join(", ")))
-}
-
-fn parse_rung(text: &str) -> Result<Rung, String> {
-    let found = Rung::ALL.into_iter().find(|rung| rung.id() == text);
-    found.ok_or_else(|| format!("one of: {}", Rung::ALL.map(Rung::id).join(", ")))
 }
 
 fn parse_variable(text: &str) -> Result<(String, String), String> {

@@ -9,15 +9,22 @@ use rustix::mount::{MountFlags, UnmountFlags};
 use rustix::pty::OpenptFlags;
 use rustix::thread::UnshareFlags;
 use stockade_core::guarantee::Guarantee::{NoNesting, Privileges, Secrets};
+use stockade_core::survey::Rung;
 
 use super::acts::{Denial, Outcome, append, open_for_writing, read_secret, worked};
 use super::fixture::FixtureFacts;
 use super::raw;
-use super::table::{Control, Probe};
+use super::table::{Control, Exception, Expected, Probe};
 
 const ROOT_ONLY: Control = Control::AllowedForRoot;
 const LOCKED_AROUND: Control = Control::NotHere("a sandbox around Stockade may have taken it away already");
 const NEEDS_USER_NAMESPACES: Control = Control::NotHere("the administrator may have shut user namespaces");
+
+/// What can be done as root of such a namespace is tried by P05 to P08, P25 and H12.
+const NESTS: &[Exception] = &[Exception::on(
+    &[Rung::NsNest],
+    Expected::Price("so a sandbox inside begins; it gives nothing outside"),
+)];
 
 pub(super) const PROBES: &[Probe] = &[
     Probe::new("P01", Privileges, "gain privileges by exec (no_new_privs is missing)", |_| {
@@ -27,7 +34,8 @@ pub(super) const PROBES: &[Probe] = &[
     Probe::new("P02", Privileges, "have a capability, in the bounding set too", any_capability)
         .outside(LOCKED_AROUND),
     Probe::new("P03", NoNesting, "make a user namespace by unshare", |_| unshare(UnshareFlags::NEWUSER))
-        .outside(NEEDS_USER_NAMESPACES),
+        .outside(NEEDS_USER_NAMESPACES)
+        .except(NESTS),
     Probe::new("P04", NoNesting, "make a user namespace by clone3", |_| make_namespace_by_clone3())
         .outside(NEEDS_USER_NAMESPACES),
     Probe::new("P05", NoNesting, "mount a tmpfs in a namespace of its own", |f| {
@@ -115,7 +123,8 @@ pub(super) const PROBES: &[Probe] = &[
     })
     .outside(Control::NotHere("outside the workspace is no mount")),
     Probe::new("P23", NoNesting, "make a user namespace by clone", |_| make_namespace_by_clone())
-        .outside(NEEDS_USER_NAMESPACES),
+        .outside(NEEDS_USER_NAMESPACES)
+        .except(NESTS),
     Probe::new("P24", NoNesting, "make a network of its own", |_| unshare(UnshareFlags::NEWNET))
         .outside(ROOT_ONLY),
     Probe::new("P25", Privileges, "open core_pattern for writing as root of a namespace of its own", |_| {

@@ -8,11 +8,12 @@ use std::path::Path;
 
 use rustix::fs::{Mode, OFlags};
 use stockade_core::guarantee::Guarantee::{ProcessVisibility, Secrets, WriteConfinement};
+use stockade_core::survey::Rung;
 
 use super::acts::{Denial, Outcome, clean_up, find_secret, open_for_reading, open_for_writing, read_secret};
 use super::fixture::{FixtureFacts, careless_descriptors};
 use super::raw;
-use super::table::{Control, Probe};
+use super::table::{Control, Exception, Expected, Probe};
 
 const ROOT_ONLY: Control = Control::AllowedForRoot;
 
@@ -50,7 +51,11 @@ pub(super) const PROBES: &[Probe] = &[
     }),
     Probe::new("R13", ProcessVisibility, "see /proc/VICTIM/cmdline", |f| {
         open_for_reading(format!("/proc/{}/cmdline", f.victim))
-    }),
+    })
+    .except(&[Exception::on(
+        &[Rung::NsHostproc],
+        Expected::Price("the host's processes are seen, and nothing of what they hold"),
+    )]),
     Probe::new("R14", Secrets, "find a token in its own environment", |_| {
         find_secret(fs::File::open("/proc/self/environ")?)
     }),
@@ -81,7 +86,12 @@ pub(super) const PROBES: &[Probe] = &[
     Probe::new("R24", Secrets, "list keys in /proc/keys", |f| {
         let listed = String::from_utf8_lossy(&fs::read("/proc/keys")?).contains(&f.token);
         if listed { Ok(()) } else { Err(Denial::nothing_found()) }
-    }),
+    })
+    .except(&[Exception::on(
+        &[Rung::NsNest],
+        Expected::Price("names of keys of the caller's own user, none of which can be read"),
+    )
+    .as_the_caller()]),
     Probe::new("R25", Secrets, "read the kernel log", |_| {
         const READ_ALL: usize = 3;
         let mut text = [0_u8; 256];
@@ -112,7 +122,13 @@ pub(super) const PROBES: &[Probe] = &[
     }),
     Probe::new("R34", ProcessVisibility, "open /proc/AGENT/mem for writing", |_| {
         open_for_writing(of_the_agent("mem"))
-    }),
+    })
+    .except(&[Exception::on(
+        &[Rung::NsNest],
+        Expected::Price(
+            "/proc is writable for a sandbox inside; an agent and its tools are one to the fence",
+        ),
+    )]),
     Probe::new("R35", ProcessVisibility, "open the memory of PID 1 of the fence for writing", |f| {
         open_for_writing(format!("/proc/{}/mem", f.init))
     }),

@@ -1,6 +1,6 @@
 //! The table: what each probe does, which guarantee it tests, and what is expected inside and outside.
 
-use stockade_core::{guarantee::Guarantee, mode::AccessMode};
+use stockade_core::{guarantee::Guarantee, mode::AccessMode, survey::Rung};
 
 use crate::errno::errno_name;
 
@@ -23,6 +23,8 @@ pub enum Expected {
     PrivateCopy(&'static str),
     /// The action works, because an honest tool needs it: for what.
     Needed(&'static str),
+    /// The action works on this rung, which is its price: why nothing outside is reached by it.
+    Price(&'static str),
 }
 
 impl Expected {
@@ -36,7 +38,7 @@ impl Expected {
                 ProcessLimit::Enforced => denied,
                 ProcessLimit::Watched => denied || *observed == Observed::Allowed,
             },
-            Self::PrivateCopy(_) | Self::Needed(_) => *observed == Observed::Allowed,
+            Self::PrivateCopy(_) | Self::Needed(_) | Self::Price(_) => *observed == Observed::Allowed,
         }
     }
 
@@ -46,14 +48,14 @@ impl Expected {
             Self::Denied => "denied",
             Self::DeniedWith(errno) => errno_name(errno),
             Self::DeniedWhereEnforced => "denied where enforced",
-            Self::PrivateCopy(_) | Self::Needed(_) => "allowed",
+            Self::PrivateCopy(_) | Self::Needed(_) | Self::Price(_) => "allowed",
         }
     }
 
     /// Why it may work.
     pub const fn reason(self) -> Option<&'static str> {
         match self {
-            Self::PrivateCopy(reason) | Self::Needed(reason) => Some(reason),
+            Self::PrivateCopy(reason) | Self::Needed(reason) | Self::Price(reason) => Some(reason),
             Self::Denied | Self::DeniedWith(_) | Self::DeniedWhereEnforced => None,
         }
     }
@@ -64,8 +66,41 @@ impl Expected {
 pub struct Setting {
     /// What the fence lets happen to the workspace.
     pub mode: AccessMode,
+    /// The rung it is built on. `ns-nest` keeps the provider's own sandbox; every other stands in its place.
+    pub rung: Rung,
+    /// As whom the payload runs, seen from the kernel.
+    pub user: KernelUser,
     /// Who stops processes from becoming too many.
     pub processes: ProcessLimit,
+}
+
+/// As whom a payload runs, seen from the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KernelUser {
+    /// As whoever started the fence, with whom it shares what the kernel keeps per user.
+    Callers,
+    /// As somebody else.
+    Another,
+}
+
+/// What is different on some rungs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Exception {
+    pub(super) rungs: &'static [Rung],
+    /// Only for these.
+    pub(super) users: &'static [KernelUser],
+    pub(super) expected: Expected,
+}
+
+impl Exception {
+    pub(super) const fn on(rungs: &'static [Rung], expected: Expected) -> Self {
+        Self { rungs, users: &[KernelUser::Callers, KernelUser::Another], expected }
+    }
+
+    /// Only where the payload is the caller's own user.
+    pub(super) const fn as_the_caller(self) -> Self {
+        Self { users: &[KernelUser::Callers], ..self }
+    }
 }
 
 /// Who stops processes from becoming too many.
@@ -112,6 +147,8 @@ pub struct Probe {
     pub read_only: Expected,
     /// What must be observed inside in isolated-write mode.
     pub isolated_write: Expected,
+    /// What is different on some rungs.
+    pub(super) exceptions: &'static [Exception],
     /// What the same action does outside.
     pub control: Control,
     pub(super) run: fn(&FixtureFacts) -> Outcome,
@@ -132,6 +169,7 @@ impl Probe {
             action,
             read_only: denied,
             isolated_write: denied,
+            exceptions: &[],
             control: Control::Allowed,
             run,
         }
@@ -142,12 +180,21 @@ impl Probe {
         Self { read_only: expected, isolated_write: expected, ..self }
     }
 
+    /// Something else on some rungs.
+    pub(super) const fn except(self, exceptions: &'static [Exception]) -> Self {
+        Self { exceptions, ..self }
+    }
+
     pub(super) const fn outside(self, control: Control) -> Self {
         Self { control, ..self }
     }
 
     /// What must be observed inside in this setting.
-    pub const fn expected_in(&self, setting: &Setting) -> Expected {
+    pub fn expected_in(&self, setting: &Setting) -> Expected {
+        let holds = |e: &&Exception| e.rungs.contains(&setting.rung) && e.users.contains(&setting.user);
+        if let Some(exception) = self.exceptions.iter().find(holds) {
+            return exception.expected;
+        }
         match setting.mode {
             AccessMode::ReadOnly => self.read_only,
             AccessMode::IsolatedWrite => self.isolated_write,
@@ -207,7 +254,11 @@ pub fn probe(id: &str) -> Option<&'static Probe> {
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::{Expected, PROBES};
+    use stockade_core::mode::AccessMode::{self, IsolatedWrite, ReadOnly};
+    use stockade_core::survey::Rung;
+
+    use super::KernelUser::{Another, Callers};
+    use super::{Expected, PROBES, ProcessLimit, Setting};
 
     #[test]
     fn every_id_is_there_once() {
@@ -226,14 +277,28 @@ mod tests {
 
     #[test]
     fn only_these_actions_may_work_inside() {
-        let works = |expected: fn(&super::Probe) -> Expected, copy: fn(Expected) -> bool| {
-            PROBES.iter().filter(move |p| copy(expected(p))).map(|p| p.id).collect::<Vec<_>>()
+        let works = |rung, mode, user, copy: fn(Expected) -> bool| {
+            let setting = Setting { mode, rung, user, processes: ProcessLimit::Enforced };
+            PROBES.iter().filter(|p| copy(p.expected_in(&setting))).map(|p| p.id).collect::<Vec<_>>()
         };
-        let copies = |e: Expected| matches!(e, Expected::PrivateCopy(_));
-        let needed = |e: Expected| matches!(e, Expected::Needed(_));
-        assert_eq!(works(|p| p.read_only, copies), ["W13", "N13"]);
-        assert_eq!(works(|p| p.isolated_write, copies), ["W03", "W09", "W13", "N13"]);
-        assert_eq!(works(|p| p.read_only, needed), ["P20", "X02", "X03", "X04", "D04"]);
-        assert_eq!(works(|p| p.isolated_write, needed), ["P20", "X01", "X02", "X03", "X04", "D04"]);
+        for (rung, user) in Rung::ALL.into_iter().zip([Callers, Another].into_iter().cycle()) {
+            let copies = |e: Expected| matches!(e, Expected::PrivateCopy(_));
+            assert_eq!(works(rung, ReadOnly, user, copies), ["W13", "N13"]);
+            assert_eq!(works(rung, IsolatedWrite, user, copies), ["W03", "W09", "W13", "N13"]);
+            let needed = |e: Expected| matches!(e, Expected::Needed(_));
+            assert_eq!(works(rung, ReadOnly, user, needed), ["P20", "X02", "X03", "X04", "D04"]);
+            assert_eq!(works(rung, IsolatedWrite, user, needed), ["P20", "X01", "X02", "X03", "X04", "D04"]);
+        }
+        let price = |e: Expected| matches!(e, Expected::Price(_));
+        for mode in AccessMode::ALL {
+            for user in [Callers, Another] {
+                for rung in [Rung::Nsl, Rung::Ns, Rung::Bs] {
+                    assert_eq!(works(rung, mode, user, price), [""; 0]);
+                }
+                assert_eq!(works(Rung::NsHostproc, mode, user, price), ["R13"]);
+            }
+            assert_eq!(works(Rung::NsNest, mode, Another, price), ["R34", "P03", "P23"]);
+            assert_eq!(works(Rung::NsNest, mode, Callers, price), ["R24", "R34", "P03", "P23"]);
+        }
     }
 }

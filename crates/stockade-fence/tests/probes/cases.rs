@@ -9,7 +9,7 @@ use stockade_core::survey::Rung;
 use stockade_fence::FenceError;
 use stockade_fence::probes::host::{Damage, Host, HostRequest, WorkspaceIs};
 use stockade_fence::probes::{
-    Attempt, Heard, Observation, Observed, PROBES, Probe, ProcessLimit, Said, Setting,
+    Attempt, Heard, KernelUser, Observation, Observed, PROBES, Probe, ProcessLimit, Said, Setting,
 };
 
 use super::fenced;
@@ -190,7 +190,10 @@ fn inside(host: &Host, mode: AccessMode, rung: Rung, payload: Payload) -> Vec<St
     let git = fenced::PrivateGit::beside(host.facts());
     let request = fenced::request(host.facts(), &git.0, mode, rung, payload);
     let seen = hear(Attempt::inside(host, Path::new("/proc/self/exe"), &request));
-    let setting = Setting { mode, processes: seen.processes };
+    // On a root host an unprivileged payload has a user of its own.
+    let is_callers = payload == Payload::KernelRoot || !rustix::process::geteuid().is_root();
+    let user = if is_callers { KernelUser::Callers } else { KernelUser::Another };
+    let setting = Setting { mode, rung, user, processes: seen.processes };
     let mut problems = judge(seen, |probe, observed| probe.is_met_in(&setting, observed));
     let damage = host.check(mode).unwrap();
     problems.extend(damage.into_iter().map(|damage| format!("from outside: {damage}")));

@@ -9,7 +9,9 @@ use stockade_core::{
     plan::LaunchPlan,
     survey::{Rung, RungTrial},
 };
-use stockade_fence::probes::{Observation, Observed, PROBES, Probe, ProcessLimit, Setting, host::Damage};
+use stockade_fence::probes::{
+    KernelUser, Observation, Observed, PROBES, Probe, ProcessLimit, Setting, host::Damage,
+};
 
 /// How a check ended.
 #[derive(Clone, Debug)]
@@ -106,6 +108,7 @@ impl FenceCheck {
 pub(super) struct Inside {
     pub(super) plan: LaunchPlan,
     pub(super) observed: Vec<Observation>,
+    pub(super) user: KernelUser,
     pub(super) processes: ProcessLimit,
     pub(super) damage: Vec<Damage>,
 }
@@ -133,7 +136,7 @@ pub(super) fn report(modes: &[Inside], outside: &[Observation], elapsed: Duratio
     let first = modes.first().map(|inside| &inside.plan);
     FenceCheck {
         rung: first.map_or(Rung::Ns, |plan| plan.rung),
-        nesting: false,
+        nesting: first.is_some_and(|plan| plan.nesting),
         guarantees: guarantees.collect(),
         outside: modes.iter().flat_map(found).collect(),
         rejected_rungs: first.map(|plan| plan.rejected_rungs.clone()).unwrap_or_default(),
@@ -144,7 +147,7 @@ pub(super) fn report(modes: &[Inside], outside: &[Observation], elapsed: Duratio
 
 fn checked(inside: &Inside, outside: &[Observation]) -> Vec<CheckedProbe> {
     let mode = inside.plan.mode;
-    let setting = Setting { mode, processes: inside.processes };
+    let setting = Setting { mode, rung: inside.plan.rung, user: inside.user, processes: inside.processes };
     let judge = |probe: &'static Probe| {
         let seen = find(&inside.observed, probe);
         let control = find(outside, probe);

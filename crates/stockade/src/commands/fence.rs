@@ -5,6 +5,7 @@ use std::sync::{Arc, atomic::AtomicBool};
 use stockade_core::{
     mode::AccessMode,
     status::{Boundary, exit_code},
+    survey::Rung,
 };
 use stockade_lane::{Checked, FenceCheckRequest, Part, Progress, check_fence};
 
@@ -15,10 +16,11 @@ use crate::{
 
 pub(crate) fn check(args: &FenceCheckArgs, world: &World, verbosity: Verbosity) -> Result<u8, CliError> {
     let config = Config::read(world)?;
+    let mut lane = order::of_no_agent(&config, world)?;
+    lane.rung = if args.keep { Some(Rung::NsNest) } else { args.rung.map(Rung::from) };
     let request = FenceCheckRequest {
-        lane: order::of_no_agent(&config, world)?,
+        lane,
         modes: args.mode.map_or_else(|| AccessMode::ALL.to_vec(), |mode| vec![mode.into()]),
-        rung: args.rung,
         program: "/proc/self/exe".into(),
         parent: "/tmp".into(),
     };
