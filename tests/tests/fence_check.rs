@@ -205,7 +205,7 @@ fn assert_refused(run: &Run, step: &str, errno: Option<i32>) {
     let error: Value = serde_json::from_str(run.stderr().trim()).expect("an error in JSON");
     assert_eq!(
         (error["step"].as_str(), error["errno"].as_i64()),
-        (Some(step), Some(errno.into())),
+        (Some(step), errno.map(i64::from)),
         "{error}"
     );
     assert!(error["hint"].is_string(), "{error}");
