@@ -304,6 +304,39 @@ fn one_lane_cannot_use_the_proxy_of_another() {
 }
 
 #[test]
+fn every_rung_has_the_listener_and_no_other_way() {
+    for caller in Caller::both() {
+        let world = World::with_providers(&caller);
+        let internet = Internet::new(&NAMES);
+        let authority = Authority::of(&["ok.example"]);
+        world.write("ws/ca.pem", &authority.pem);
+        let site = internet.site("1.2.3.4:443", Some(&authority));
+        let stub = world.stub(
+            "rungs",
+            &format!(
+                "{TOOLS}try listed https://ok.example/\ntry unlisted https://other.example/\n\
+                 try direct --noproxy '*' -k https://1.2.3.4/\nfinish"
+            ),
+        );
+        let rungs = ["nsl", "ns", "ns-nest", "ns-hostproc", "bs"];
+        for rung in rungs {
+            let call = stub_run(&world, &internet, rung, &stub).args(&["--rung", rung]);
+            let call =
+                call.args(&["--accept-missing", "process-visibility", "--accept-missing", "no-nesting"]);
+            allow(call, &["ok.example"]).end().expect_code(0);
+            assert_eq!(
+                world.answer(rung).unwrap().trim_end().lines().collect::<Vec<_>>(),
+                ["listed: exit 0, 200 200", "unlisted: exit 56, 403 000", "direct: exit 7, 000 000"],
+                "{} on {rung}",
+                caller.name
+            );
+            assert_eq!(world.receipt(rung)["fence"]["rung"], rung);
+        }
+        assert_eq!(site.connections().len(), rungs.len());
+    }
+}
+
+#[test]
 fn the_real_agent_completes_with_listed_hosts_and_its_tools_reach_them() {
     for caller in Caller::both() {
         let world = World::with_providers(&caller);
