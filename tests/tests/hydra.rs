@@ -43,18 +43,35 @@ fn hydra(world: &World) -> PathBuf {
     to
 }
 
-/// Every rung, as every caller that it differs for.
+/// Every rung, taken by name.
+const RUNGS: [&str; 5] = ["nsl", "ns", "ns-nest", "ns-hostproc", "bs"];
+
+fn on_rung(caller: &Caller, rung: &str, test: impl Fn(&World, &str)) {
+    test(&World::new(caller), rung);
+}
+
+/// Every rung, as every caller.
 fn everywhere(test: impl Fn(&World, &str)) {
     for caller in Caller::both() {
-        for (rung, classes) in [("nsl", &[][..]), ("ns", &["no-landlock"])] {
-            let world = World::new(&caller.clone().on(classes));
-            test(&world, rung);
+        for rung in RUNGS {
+            on_rung(&caller, rung, &test);
         }
     }
 }
 
-fn with_all_heads(world: &World, args: &[&str]) -> Started {
-    let run = order(world, &hydra(world), args).start();
+/// Every rung, as one caller after the other: for what takes its time.
+fn on_each_rung(test: impl Fn(&World, &str)) {
+    for (rung, caller) in RUNGS.iter().zip(Caller::both().iter().cycle()) {
+        on_rung(caller, rung, &test);
+    }
+}
+
+fn on<'r>(rung: &'r str, args: &[&'r str]) -> Vec<&'r str> {
+    [&["--rung", rung, "--accept-missing", "process-visibility"], args].concat()
+}
+
+fn with_all_heads(world: &World, rung: &str, args: &[&str]) -> Started {
+    let run = order(world, &hydra(world), &on(rung, args)).start();
     outside::wait_until("all heads", || outside::processes_fenced_for(world).len() >= HEADS);
     let before = hops(world);
     outside::wait_until("hopping", || hops(world) > before + 20);
@@ -97,7 +114,7 @@ fn assert_ended(world: &World, rung: &str, status: &str) -> Value {
 fn a_normal_end_leaves_no_head_of_the_hydra() {
     everywhere(|world, rung| {
         world.write("ws/hydra", "end");
-        order(world, &hydra(world), &[]).end().expect_code(0);
+        order(world, &hydra(world), &on(rung, &[])).end().expect_code(0);
         let receipt = assert_ended(world, rung, "complete");
         let killed = receipt["tree"]["killed"].as_u64().unwrap();
         assert!((30..=45).contains(&killed), "{:#}", receipt["tree"]);
@@ -108,7 +125,7 @@ fn a_normal_end_leaves_no_head_of_the_hydra() {
 #[test]
 fn a_cancel_leaves_no_head_of_the_hydra() {
     everywhere(|world, rung| {
-        let run = with_all_heads(world, &[]);
+        let run = with_all_heads(world, rung, &[]);
         run.signal(Signal::TERM);
         run.wait(Duration::from_secs(60)).expect_code(130);
         assert_ended(world, rung, "cancelled");
@@ -117,8 +134,8 @@ fn a_cancel_leaves_no_head_of_the_hydra() {
 
 #[test]
 fn a_deadline_leaves_no_head_of_the_hydra() {
-    everywhere(|world, rung| {
-        let run = with_all_heads(world, &["--timeout", "3s"]);
+    on_each_rung(|world, rung| {
+        let run = with_all_heads(world, rung, &["--timeout", "3s"]);
         run.wait(Duration::from_secs(60)).expect_code(124);
         assert_ended(world, rung, "timed-out");
     });
@@ -126,8 +143,8 @@ fn a_deadline_leaves_no_head_of_the_hydra() {
 
 #[test]
 fn a_kill_of_the_runner_leaves_no_head_of_the_hydra() {
-    everywhere(|world, _| {
-        let run = with_all_heads(world, &[]);
+    everywhere(|world, rung| {
+        let run = with_all_heads(world, rung, &[]);
         run.signal(Signal::KILL);
         run.wait(Duration::from_secs(60));
         assert_no_survivor(world);

@@ -104,3 +104,23 @@ fn quiet() -> Result<(), FenceError> {
     let null = File::options().write(true).open("/dev/null").step_on("open", "/dev/null")?;
     process::duplicate_to(null.as_fd(), 2)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_what_was_checked_or_can_be_written_is_refused() {
+        let folder = std::env::temp_dir().join(format!("stockade-inner-{}", std::process::id()));
+        std::fs::create_dir_all(folder.join("other")).unwrap();
+        let seen = |path: &Path| Seen::of(files::open_strict(path).unwrap()).unwrap();
+        let bound = |seen, access| Bound { target: folder.clone(), access, seen };
+        let swapped = compare(&bound(seen(&folder.join("other")), BindAccess::ReadWrite)).unwrap_err();
+        assert_eq!((swapped.kind(), swapped.errno()), (FenceErrorKind::Changed, libc::ESTALE));
+        assert_eq!(swapped.path(), Some(folder.as_path()));
+        // The same folder, on a mount that can be written.
+        let open = compare(&bound(seen(&folder), BindAccess::ReadOnly)).unwrap_err();
+        assert_eq!((open.kind(), open.step()), (FenceErrorKind::Refused, "statvfs(bound)"));
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+}

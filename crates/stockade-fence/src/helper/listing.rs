@@ -13,6 +13,8 @@ use crate::stat_line;
 const MAX_LISTED: usize = 4096;
 /// Most processes of a host that are looked at.
 const MAX_ON_HOST: usize = 65_536;
+/// Most entries of /proc that are read.
+const MAX_ENTRIES: usize = MAX_ON_HOST + 1_024;
 /// /proc/PID/status is far shorter.
 const MAX_STATUS: u64 = 4096;
 
@@ -75,22 +77,25 @@ pub(super) fn list(proc: ProcIs, roles: &HashMap<Pid, RoleId>) -> Result<Listing
 /// Reads what is known of every process that counts, and how many of those there are.
 fn walk(most: usize, counts: impl Fn(i32) -> bool) -> Result<Listing, FenceError> {
     let mut listing = Listing::default();
-    for entry in std::fs::read_dir("/proc").step_on("opendir", "/proc")? {
-        let entry = entry.step_on("readdir", "/proc")?;
-        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else {
-            continue;
-        };
-        if !counts(pid) {
-            continue;
-        }
+    for pid in ids()?.into_iter().filter(|pid| counts(*pid)) {
         listing.total = listing.total.saturating_add(1);
-        if listing.processes.len() >= most {
-            continue;
+        if listing.processes.len() < most {
+            // It may have ended since.
+            listing.processes.extend(stat_line::of(pid));
         }
-        // It may have ended since.
-        listing.processes.extend(stat_line::of(pid));
     }
     Ok(listing)
+}
+
+/// The ids that /proc shows, read before anything is asked about them: whoever changes its id all the time on a busy host
+/// would be read of for ever, always a step ahead.
+fn ids() -> Result<Vec<i32>, FenceError> {
+    let mut ids = Vec::new();
+    for entry in std::fs::read_dir("/proc").step_on("opendir", "/proc")?.take(MAX_ENTRIES) {
+        let entry = entry.step_on("readdir", "/proc")?;
+        ids.extend(entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()));
+    }
+    Ok(ids)
 }
 
 /// Of the host's processes those below this one, by their ids inside: whoever loses its parent in a place becomes a child
