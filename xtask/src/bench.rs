@@ -5,6 +5,7 @@ mod egress;
 mod fence;
 mod git;
 mod measure;
+pub(crate) mod peers;
 mod report;
 mod setting;
 

@@ -25,7 +25,8 @@ Tasks:
   tidy [--fix]            check the rules of the house; --fix rewrites generated files
   fuzz [TARGET] [--seconds N]
                           fuzz by libFuzzer (needs cargo-fuzz, and a nightly compiler or RUSTC_BOOTSTRAP) [default: all, 60 s]
-  bench [--gate]          measure what a run costs and write docs/benchmarks.md; --gate only checks";
+  bench [--gate]          measure what a run costs and write docs/benchmarks.md; --gate only checks
+  bench peers             take the escape probes under other sandboxes, from npm, and write docs/peers.md";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -48,6 +49,7 @@ fn task(arguments: &[String]) -> Result<()> {
         ["tidy", "--fix"] => tidy::run(tidy::Generated::Rewrite),
         ["fuzz", more @ ..] => fuzz::run(more),
         ["bench"] => bench::run(bench::Purpose::Record),
+        ["bench", "peers"] => bench::peers::run(),
         ["bench", "--gate"] => bench::run(bench::Purpose::Gate),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");
