@@ -3,10 +3,10 @@
 # files are there, and `ref OBJECT NAME` for each reference.
 set -u
 git=$1 start=$2 base=$3
-index=$GIT_DIR/stockade-index
+index=$GIT_DIR/stockade-index list=$GIT_DIR/stockade-list
 
 # Whatever the agent left as the configuration, the objects are found and the files read as at the beginning.
-rm -rf "$GIT_COMMON_DIR/config" "$GIT_COMMON_DIR/objects/info/alternates" "$GIT_DIR/config.worktree" "$index" "$index.lock"
+rm -rf "$GIT_COMMON_DIR/config" "$GIT_COMMON_DIR/objects/info/alternates" "$GIT_DIR/config.worktree" "$index" "$index.lock" "$list"
 printf '%s' "$4" >"$GIT_COMMON_DIR/config" || exit 1
 [ -d "$GIT_COMMON_DIR/objects/info" ] || mkdir -p "$GIT_COMMON_DIR/objects/info" || exit 1
 echo /repository/objects >"$GIT_COMMON_DIR/objects/info/alternates" || exit 1
@@ -14,7 +14,19 @@ cd "$GIT_WORK_TREE" || exit 1
 GIT_INDEX_FILE=$index
 export GIT_INDEX_FILE
 
-add() { "$git" add -A --ignore-errors -- . >&2; }
+# Adds what changed to the index, and looks at nothing else: the objects are read-only, so that git would write every one
+# anew that it is told to add. A long list is matched slower than everything.
+add() {
+    "$git" ls-files -z -m -o --exclude-standard >"$list" || return 128
+    count=$(tr -dc '\000' <"$list" | wc -c)
+    if [ "$count" -eq 0 ]; then return 0; fi
+    if [ "$count" -gt 2000 ]; then
+        "$git" add -A --sparse --ignore-errors -- . >&2
+    else
+        GIT_LITERAL_PATHSPECS=1 "$git" add -A --sparse --ignore-errors --pathspec-from-file="$list" \
+            --pathspec-file-nul >&2
+    fi
+}
 fresh() {
     rm -rf "$index" "$index.lock"
     "$git" read-tree "$start" || exit 1
@@ -50,4 +62,4 @@ fi
 if [ -n "$head" ]; then echo "head $head"; fi
 echo "result $result"
 "$git" for-each-ref --format='ref %(objectname) %(refname)' refs/heads refs/tags refs/stash
-rm -f "$index"
+rm -f "$index" "$list"
