@@ -34,7 +34,12 @@ pub(crate) fn run(arguments: &[&str]) -> Result<()> {
         .with_context(|| lock.display().to_string())?;
     for target in targets.iter().filter(|t| chosen.is_none_or(|chosen| chosen == t.as_str())) {
         println!("\n=== {target}");
-        shell::run(cargo_fuzz().args(["run", target, "--", &format!("-max_total_time={seconds}")]))?;
+        // What it finds on its way is kept from run to run, apart from what was chosen by hand.
+        let found = repository::target().join("fuzz").join(target);
+        std::fs::create_dir_all(&found).with_context(|| found.display().to_string())?;
+        let mut fuzz = cargo_fuzz();
+        fuzz.args(["run", target]).arg(&found).arg(repository::root().join(CORPUS).join(target));
+        shell::run(fuzz.args(["--", &format!("-max_total_time={seconds}")]))?;
     }
     Ok(())
 }
