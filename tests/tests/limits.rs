@@ -216,6 +216,75 @@ echo > ready";
     }
 }
 
+/// A workspace on a file system that cannot map owners: the agent of a root host is kernel uid 0 there.
+struct Overlay(PathBuf);
+
+impl Overlay {
+    fn over(world: &World) -> Self {
+        for folder in ["upper", "work"] {
+            world.folder(&format!("overlay/{folder}"));
+        }
+        let path = |relative: &str| world.path(relative).display().to_string();
+        let options = format!(
+            "lowerdir={},upperdir={},workdir={}",
+            path("ws"),
+            path("overlay/upper"),
+            path("overlay/work")
+        );
+        let status = std::process::Command::new("mount")
+            .args(["-t", "overlay", "overlay", "-o", &options, &path("ws")])
+            .status()
+            .unwrap();
+        assert!(status.success(), "an overlay cannot be mounted here");
+        Self(world.ws())
+    }
+}
+
+impl Drop for Overlay {
+    fn drop(&mut self) {
+        let _gone = rustix::mount::unmount(&self.0, rustix::mount::UnmountFlags::DETACH);
+    }
+}
+
+#[test]
+fn processes_of_kernel_uid_0_are_bounded_by_a_group_or_watched() {
+    // Fewer than pid_max takes, and no limit per user binds this one.
+    let limits = ["--max-processes", "60"];
+    let bomb = "sh -c 'while :; do sleep 600 & done' 2>fork-errors; echo > ready";
+    let world = World::new(&Caller::root());
+    let overlay = Overlay::over(&world);
+    assert!(has_memory_groups(), "this test needs control groups");
+    let run = order(&world, "grouped", &until_told(bomb), "isolated-write", &limits).start();
+    outside::wait_until("the stub to be ready", || world.path("ws/ready").exists());
+    let groups = groups_during(&world);
+    let members = groups.iter().map(|g| fs::read_to_string(g.join("cgroup.procs")).unwrap().lines().count());
+    for processes in members {
+        assert!((50..=60).contains(&processes), "{processes} processes in {groups:?}");
+    }
+    fs::write(world.path("ws/go"), "").unwrap();
+    run.wait(Duration::from_secs(60)).expect_code(0);
+    // Every process of the host sees the overlay, which is how those of a run are found.
+    drop(overlay);
+    let receipt = world.receipt("grouped");
+    assert_eq!(receipt["fence"]["kernelUid"], 0, "{:#}", receipt["fence"]);
+    let held_by_group = held(&receipt, "processes");
+    assert_eq!((&held_by_group["state"], &held_by_group["by"]), (&json!("enforced"), &json!("cgroup")));
+    assert_nothing_left(&world, &receipt);
+
+    // The same where no group can be made: a container, say.
+    let world = World::new(&Caller::root());
+    let overlay = Overlay::over(&world);
+    let hide = "mount -t tmpfs -o ro none /sys/fs/cgroup && exec \"$@\"";
+    let without = ["/usr/bin/unshare", "-m", "/bin/sh", "-c", hide, "sh"].map(str::to_owned);
+    let ended = order(&world, "watched", bomb, "isolated-write", &limits).through(&without).end();
+    drop(overlay);
+    let receipt = assert_ended_by(&world, "watched", ended, 73, "processes");
+    let watched = held(&receipt, "processes");
+    assert_eq!((&watched["state"], &watched["by"]), (&json!("watched"), &json!("sampling")));
+    assert!(watched["peak"].as_u64().unwrap() > 60, "{watched:#}");
+    assert_eq!(held(&receipt, "memory")["state"], "watched");
+}
+
 #[test]
 fn folders_that_grow_too_much_end_the_run() {
     // The workspace where it can be written, and the private home always.

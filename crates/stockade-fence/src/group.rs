@@ -38,7 +38,7 @@ pub struct GroupSpec {
 /// What the memory controller counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryReading {
-    /// The most at once, in bytes.
+    /// The most at once, in bytes; what there is now where the kernel does not keep that.
     pub peak: u64,
     /// Processes that the kernel killed because the limit was reached.
     pub kills: u64,
@@ -155,7 +155,9 @@ impl Part {
             1 => ("memory.max_usage_in_bytes", "memory.oom_control"),
             _ => ("memory.peak", "memory.events"),
         };
-        let peak = self.read(peak).and_then(|text| text.trim().parse().ok()).unwrap_or(0);
+        let number = |file| self.read(file).and_then(|text: String| text.trim().parse().ok());
+        // Version 2 keeps the peak from Linux 5.19 on; before, whoever asks again and again keeps the most.
+        let peak = number(peak).or_else(|| number("memory.current")).unwrap_or(0);
         let kills = self.read(counted_in).and_then(|text| number_after("oom_kill", &text)).unwrap_or(0);
         MemoryReading { peak, kills, counted_in }
     }
@@ -249,7 +251,41 @@ fn write_zero(folder: BorrowedFd<'_>, file: &str) -> Result<(), Errno> {
 
 #[cfg(test)]
 mod tests {
-    use super::number_after;
+    use std::fs;
+
+    use super::*;
+
+    /// A group as files, for the version that this kernel may not have.
+    fn part(version: u8, files: &[(&str, &str)]) -> (Part, PathBuf) {
+        let path = std::env::temp_dir().join(format!("stockade-group-{version}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir(&path).unwrap();
+        for (name, text) in files {
+            fs::write(path.join(name), text).unwrap();
+        }
+        let folder = rustix::fs::openat(CWD, &path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).unwrap();
+        (Part { version, path: path.clone(), folder, has_memory: true }, path)
+    }
+
+    #[test]
+    fn version_2_is_limited_without_swap_and_as_a_whole() {
+        let (part, path) =
+            part(2, &[("memory.max", ""), ("memory.oom.group", ""), ("memory.current", "77\n")]);
+        part.limit_memory(1 << 20).unwrap();
+        let written = |file: &str| fs::read_to_string(path.join(file)).unwrap();
+        assert_eq!((written("memory.max"), written("memory.oom.group")), ("1048576".into(), "1".into()));
+        assert!(!path.join("memory.swap.max").exists(), "a kernel without swap has no such file");
+
+        let reading = MemoryReading { peak: 77, kills: 0, counted_in: "memory.events" };
+        assert_eq!(part.memory(), reading, "before Linux 5.19");
+        fs::write(path.join("memory.peak"), "99\n").unwrap();
+        fs::write(path.join("memory.events"), "low 0\nmax 3\noom 1\noom_kill 2\n").unwrap();
+        assert_eq!(part.memory(), MemoryReading { peak: 99, kills: 2, ..reading });
+        assert_eq!(part.is_empty(), None);
+        fs::write(path.join("cgroup.events"), "populated 0\nfrozen 0\n").unwrap();
+        assert_eq!(part.is_empty(), Some(true));
+        fs::remove_dir_all(path).unwrap();
+    }
 
     #[test]
     fn numbers_are_found_by_their_whole_key() {

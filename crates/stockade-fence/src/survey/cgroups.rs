@@ -169,4 +169,33 @@ mod tests {
         assert_eq!(own_folder("0::/docker/x/y\n", &part), Some("/sys/fs/cgroup/y".into()));
         assert_eq!(own_folder("0::/elsewhere\n", &part), None);
     }
+
+    #[test]
+    fn of_version_2_the_nearest_group_whose_children_have_controllers_is_taken() {
+        let at = std::env::temp_dir().join(format!("stockade-cgroups-{}", std::process::id()));
+        let own = at.join("app.slice/terminal.scope");
+        std::fs::create_dir_all(&own).unwrap();
+        for (folder, children) in
+            [(&at, "cpu memory pids"), (&at.join("app.slice"), "cpu io memory pids"), (&own, "")]
+        {
+            std::fs::write(folder.join("cgroup.procs"), "").unwrap();
+            std::fs::write(folder.join("cgroup.subtree_control"), children).unwrap();
+        }
+        let mounted = Mounted { version: 2, root: "/".into(), at: at.clone(), controllers: Vec::new() };
+        let found = version_2(&mounted, &own).unwrap();
+        assert_eq!(
+            (found.parent, found.controllers),
+            (at.join("app.slice"), vec!["memory".into(), "pids".into()])
+        );
+
+        // Nobody hands a controller on: the own group still says when it is empty, and ends as a whole.
+        for folder in [&at, &at.join("app.slice")] {
+            std::fs::write(folder.join("cgroup.subtree_control"), "cpu").unwrap();
+        }
+        let found = version_2(&mounted, &own).unwrap();
+        assert_eq!((found.parent, found.controllers), (own.clone(), Vec::new()));
+        let nowhere = version_2(&mounted, &at.join("none")).map(|h| h.parent);
+        assert_eq!(nowhere, Ok(at.clone()), "the nearest that is there");
+        std::fs::remove_dir_all(at).unwrap();
+    }
 }
