@@ -25,8 +25,10 @@ use stockade_tests::{Caller, Started, World, outside, run::Call, stub, world::he
 const ENDPOINT: &str = "http://127.0.0.1:9/v1";
 /// 10 plain, 10 deaf and 10 daemons, the agent, and PID 1. The 5 that change their process id are seen by their traces.
 const HEADS: usize = 32;
-/// No process of a run may be left after this time, and none may turn up in as long again.
-const GONE: Duration = Duration::from_secs(1);
+/// No process of a run may be left after this time.
+const GONE: Duration = Duration::from_secs(2);
+/// None may turn up again in this time, in which one would have changed its id a hundred times.
+const STILL: Duration = Duration::from_millis(400);
 
 fn order<'w>(world: &'w World, agent: &Path, args: &[&str]) -> Call<'w> {
     let fixed =
@@ -43,35 +45,30 @@ fn hydra(world: &World) -> PathBuf {
     to
 }
 
-/// Every rung, taken by name.
+/// Every rung. What two of them do not give is not what this is about.
 const RUNGS: [&str; 5] = ["nsl", "ns", "ns-nest", "ns-hostproc", "bs"];
+const WITHOUT: [&str; 4] = ["--accept-missing", "process-visibility", "--accept-missing", "no-nesting"];
 
-fn on_rung(caller: &Caller, rung: &str, test: impl Fn(&World, &str)) {
-    test(&World::new(caller), rung);
-}
-
-/// Every rung, as every caller.
-fn everywhere(test: impl Fn(&World, &str)) {
-    for caller in Caller::both() {
-        for rung in RUNGS {
-            on_rung(&caller, rung, &test);
+/// On every rung, as root and as a fresh user at the same time: most of it is waiting.
+fn everywhere(test: impl Fn(&World, &str) + Sync) {
+    std::thread::scope(|scope| {
+        for caller in Caller::both() {
+            let test = &test;
+            scope.spawn(move || {
+                for rung in RUNGS {
+                    test(&World::new(&caller), rung);
+                }
+            });
         }
-    }
+    });
 }
 
-/// Every rung, as one caller after the other: for what takes its time.
-fn on_each_rung(test: impl Fn(&World, &str)) {
-    for (rung, caller) in RUNGS.iter().zip(Caller::both().iter().cycle()) {
-        on_rung(caller, rung, &test);
-    }
+fn on<'w>(rung: &str, world: &'w World) -> Call<'w> {
+    order(world, &hydra(world), &["--rung", rung]).args(&WITHOUT)
 }
 
-fn on<'r>(rung: &'r str, args: &[&'r str]) -> Vec<&'r str> {
-    [&["--rung", rung, "--accept-missing", "process-visibility"], args].concat()
-}
-
-fn with_all_heads(world: &World, rung: &str, args: &[&str]) -> Started {
-    let run = order(world, &hydra(world), &on(rung, args)).start();
+fn with_all_heads(world: &World, rung: &str) -> Started {
+    let run = on(rung, world).start();
     outside::wait_until("all heads", || outside::processes_fenced_for(world).len() >= HEADS);
     let before = hops(world);
     outside::wait_until("hopping", || hops(world) > before + 20);
@@ -88,7 +85,7 @@ fn hops(world: &World) -> u64 {
 #[track_caller]
 fn assert_no_survivor(world: &World) {
     outside::wait_for_no_process_fenced_for(world, GONE);
-    let (until, before) = (Instant::now() + GONE, hops(world));
+    let (until, before) = (Instant::now() + STILL, hops(world));
     while Instant::now() < until {
         assert_eq!(outside::processes_fenced_for(world), [], "it has grown again");
         std::thread::sleep(Duration::from_millis(10));
@@ -114,18 +111,18 @@ fn assert_ended(world: &World, rung: &str, status: &str) -> Value {
 fn a_normal_end_leaves_no_head_of_the_hydra() {
     everywhere(|world, rung| {
         world.write("ws/hydra", "end");
-        order(world, &hydra(world), &on(rung, &[])).end().expect_code(0);
+        on(rung, world).end().expect_code(0);
         let receipt = assert_ended(world, rung, "complete");
         let killed = receipt["tree"]["killed"].as_u64().unwrap();
         assert!((30..=45).contains(&killed), "{:#}", receipt["tree"]);
-        assert_eq!(receipt["tree"]["peakProcesses"], killed + 1);
+        assert!(receipt["tree"]["peakProcesses"].as_u64().unwrap() > killed, "{:#}", receipt["tree"]);
     });
 }
 
 #[test]
 fn a_cancel_leaves_no_head_of_the_hydra() {
     everywhere(|world, rung| {
-        let run = with_all_heads(world, rung, &[]);
+        let run = with_all_heads(world, rung);
         run.signal(Signal::TERM);
         run.wait(Duration::from_secs(60)).expect_code(130);
         assert_ended(world, rung, "cancelled");
@@ -134,17 +131,24 @@ fn a_cancel_leaves_no_head_of_the_hydra() {
 
 #[test]
 fn a_deadline_leaves_no_head_of_the_hydra() {
-    on_each_rung(|world, rung| {
-        let run = with_all_heads(world, rung, &["--timeout", "3s"]);
-        run.wait(Duration::from_secs(60)).expect_code(124);
-        assert_ended(world, rung, "timed-out");
+    // All of them at once, because each takes its time; what a deadline does to a user's tree it does to root's.
+    let callers = [Caller::root(), Caller::fresh_user()];
+    std::thread::scope(|scope| {
+        for (rung, caller) in RUNGS.iter().zip(callers.iter().cycle()) {
+            scope.spawn(move || {
+                let world = World::new(caller);
+                on(rung, &world).args(&["--timeout", "6s"]).end().expect_code(124);
+                let receipt = assert_ended(&world, rung, "timed-out");
+                assert!(receipt["tree"]["peakProcesses"].as_u64().unwrap() >= 31, "{:#}", receipt["tree"]);
+            });
+        }
     });
 }
 
 #[test]
 fn a_kill_of_the_runner_leaves_no_head_of_the_hydra() {
     everywhere(|world, rung| {
-        let run = with_all_heads(world, rung, &[]);
+        let run = with_all_heads(world, rung);
         run.signal(Signal::KILL);
         run.wait(Duration::from_secs(60));
         assert_no_survivor(world);

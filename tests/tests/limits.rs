@@ -162,6 +162,39 @@ fn over_memory_only_that_run_ends_and_its_whole_tree_with_it() {
     }
 }
 
+#[test]
+fn a_greedy_agent_ends_on_every_rung_and_only_what_is_fenced_counts() {
+    // A stranger with as much memory as is allowed: where the host's /proc is shown, it must not be taken for the agent's.
+    let mut stranger = std::process::Command::new("sh")
+        .args(["-c", "head -c 300M /dev/zero | tail | sleep 60"])
+        .spawn()
+        .unwrap();
+    let rungs = ["nsl", "ns", "ns-nest", "ns-hostproc", "bs"];
+    let without = ["--accept-missing", "process-visibility", "--accept-missing", "no-nesting"];
+    std::thread::scope(|scope| {
+        for caller in Caller::both() {
+            scope.spawn(move || {
+                for rung in rungs {
+                    let limits = ["--rung", rung, "--max-memory", "200M"];
+                    let world = World::new(&caller);
+                    let quiet = order(&world, "quiet", &then_succeeds("sleep 0.6"), "read-only", &limits);
+                    quiet.args(&without).end().expect_code(0);
+                    let receipt = world.receipt("quiet");
+                    assert_eq!(receipt["fence"]["rung"], rung);
+                    assert!(receipt["tree"]["peakProcesses"].as_u64().unwrap() <= 5, "{:#}", receipt["tree"]);
+                    let world = World::new(&caller);
+                    let greedy = order(&world, "greedy", "tail /dev/zero; sleep 600", "read-only", &limits);
+                    let ended = greedy.args(&without).end();
+                    assert_ended_by(&world, "greedy", ended, 137, "memory");
+                }
+            });
+        }
+    });
+    // The shell and what it started end with their pipe.
+    drop(stranger.kill());
+    drop(stranger.wait());
+}
+
 /// The groups of the one run that is going on.
 fn groups_during(world: &World) -> Vec<PathBuf> {
     let runs: Vec<_> = fs::read_dir(world.state().join("runs")).unwrap().flatten().collect();

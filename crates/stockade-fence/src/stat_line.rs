@@ -1,5 +1,6 @@
 //! One line of /proc/PID/stat.
 
+use std::collections::HashSet;
 use std::io::Read;
 use std::time::Duration;
 
@@ -13,6 +14,19 @@ pub(crate) fn of(pid: i32) -> Option<ProcessStat> {
     let mut bytes = Vec::new();
     std::fs::File::open(format!("/proc/{pid}/stat")).ok()?.take(MAX_LINE).read_to_end(&mut bytes).ok()?;
     parse(&String::from_utf8_lossy(&bytes))
+}
+
+/// The ids of everything below a process among these.
+pub(crate) fn below(pid: i32, all: &[ProcessStat]) -> HashSet<i32> {
+    let mut below = HashSet::from([pid]);
+    loop {
+        let before = below.len();
+        below.extend(all.iter().filter(|p| below.contains(&p.parent)).map(|p| p.pid).collect::<Vec<_>>());
+        if below.len() == before {
+            below.remove(&pid);
+            return below;
+        }
+    }
 }
 
 /// proc_pid_stat(5). The name may hold spaces and brackets: it ends at the last one.

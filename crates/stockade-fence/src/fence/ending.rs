@@ -1,6 +1,5 @@
 //! The end of a fence, shown by the kernel: the pidfd of PID 1 is readable only when everything is gone.
 
-use std::collections::HashSet;
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::Child;
 use std::time::{Duration, Instant};
@@ -137,15 +136,8 @@ fn stuck_below(pid: i32) -> Vec<Stuck> {
     let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
     let pids = entries.flatten().filter_map(|e| e.file_name().to_str()?.parse::<i32>().ok());
     let all: Vec<ProcessStat> = pids.filter_map(stat_line::of).collect();
-    let mut below = HashSet::from([pid]);
-    loop {
-        let before = below.len();
-        below.extend(all.iter().filter(|p| below.contains(&p.parent)).map(|p| p.pid).collect::<Vec<_>>());
-        if below.len() == before {
-            break;
-        }
-    }
-    let alive = |p: &&ProcessStat| p.pid != pid && below.contains(&p.pid) && !matches!(p.state, 'Z' | 'X');
+    let below = stat_line::below(pid, &all);
+    let alive = |p: &&ProcessStat| below.contains(&p.pid) && !matches!(p.state, 'Z' | 'X');
     let stuck = |p: &ProcessStat| Stuck { pid: p.pid, name: p.comm.clone(), state: p.state };
     all.iter().filter(alive).take(MAX_STUCK).map(stuck).collect()
 }

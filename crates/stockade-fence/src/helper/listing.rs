@@ -61,6 +61,24 @@ pub(super) enum ProcIs {
     Hosts,
 }
 
+/// Everything but PID 1, by the ids that this /proc shows.
+pub(super) fn as_shown(proc: ProcIs) -> Result<Vec<ProcessStat>, FenceError> {
+    match proc {
+        ProcIs::Own => Ok(walk(MAX_LISTED, |pid| pid != 1)?.processes),
+        ProcIs::Hosts => {
+            let host = walk(MAX_ON_HOST, |_| true)?.processes;
+            let below = stat_line::below(own_id()?, &host);
+            Ok(host.into_iter().filter(|p| below.contains(&p.pid)).collect())
+        }
+    }
+}
+
+/// The id of this process in the /proc of the place.
+fn own_id() -> Result<i32, FenceError> {
+    let me = std::fs::read_link("/proc/self").step_on("readlink", "/proc/self")?;
+    Ok(me.to_str().and_then(|name| name.parse().ok()).unwrap_or(0))
+}
+
 /// Lists them. Only PID 1 walks this /proc, and nothing in it can be replaced.
 pub(super) fn list(proc: ProcIs, roles: &HashMap<Pid, RoleId>) -> Result<Listing, FenceError> {
     let found = match proc {
@@ -101,8 +119,7 @@ fn ids() -> Result<Vec<i32>, FenceError> {
 /// Of the host's processes those below this one, by their ids inside: whoever loses its parent in a place becomes a child
 /// of PID 1.
 fn descendants(host: Listing) -> Result<Listing, FenceError> {
-    let me = std::fs::read_link("/proc/self").step_on("readlink", "/proc/self")?;
-    let me: i32 = me.to_str().and_then(|name| name.parse().ok()).unwrap_or(0);
+    let me = own_id()?;
     let mut inside = HashMap::from([(me, 1)]);
     let mut processes = Vec::new();
     let mut rest = host.processes;

@@ -3,8 +3,8 @@
 
 use std::io::Read;
 
-use crate::error::{FenceError, Step};
-use crate::stat_line;
+use crate::error::FenceError;
+use crate::helper::listing::{self, ProcIs};
 
 /// The summary of one process is shorter.
 const MAX_SUMMARY: u64 = 4096;
@@ -12,22 +12,12 @@ const MAX_SUMMARY: u64 = 4096;
 const MAX_EXACT: usize = 512;
 
 /// Bytes of everything but PID 1: a page that several share is counted once, and what is in swap is counted too.
-pub(super) fn in_use() -> Result<u64, FenceError> {
+pub(super) fn in_use(proc: ProcIs) -> Result<u64, FenceError> {
     let mut sum: u64 = 0;
-    let mut exact = 0;
-    for entry in std::fs::read_dir("/proc").step_on("opendir", "/proc")? {
-        let entry = entry.step_on("readdir", "/proc")?;
-        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else {
-            continue;
-        };
-        if pid == 1 {
-            continue;
-        }
-        exact += 1;
-        let share = if exact <= MAX_EXACT { proportional_kib(pid) } else { None };
+    for (at, process) in listing::as_shown(proc)?.iter().enumerate() {
+        let share = if at < MAX_EXACT { proportional_kib(process.pid) } else { None };
         // Its summary is shut to others where a process has made itself undumpable: then it counts with all it has.
-        let kib = share.or_else(|| stat_line::of(pid).map(|p| p.rss_kib)).unwrap_or(0);
-        sum = sum.saturating_add(kib.saturating_mul(1024));
+        sum = sum.saturating_add(share.unwrap_or(process.rss_kib).saturating_mul(1024));
     }
     Ok(sum)
 }

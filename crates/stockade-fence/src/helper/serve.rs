@@ -123,7 +123,9 @@ impl Keeper {
                 let Listing { processes, total } = self.list()?;
                 frames.send(&Report::Stat(TreeStat { processes, total, ended_cpu: self.ended_cpu }), &[])
             }
-            Request::Memory => frames.send(&Report::Memory { bytes: memory::in_use()? }, &[]),
+            Request::Memory => {
+                frames.send(&Report::Memory { bytes: memory::in_use(self.place.processes)? }, &[])
+            }
             Request::Close => {
                 let left = count(self.list()?.alive());
                 // Unheard is no matter: the end is what was asked for.
