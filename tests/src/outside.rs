@@ -53,9 +53,11 @@ pub fn wait_for_no_process_fenced_for(world: &World, limit: Duration) {
 }
 
 fn all_processes() -> impl Iterator<Item = (u32, PathBuf)> {
-    fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| {
-        let pid = entry.file_name().to_str()?.parse::<u32>().ok()?;
-        Some((pid, entry.path()))
+    // All names first: one that changes its id faster than it is looked at would lead a reader on for ever.
+    let names: Vec<_> = fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.file_name()).collect();
+    names.into_iter().filter_map(|name| {
+        let pid = name.to_str()?.parse::<u32>().ok()?;
+        Some((pid, Path::new("/proc").join(name)))
     })
 }
 

@@ -190,9 +190,9 @@ fn a_greedy_agent_ends_on_every_rung_and_only_what_is_fenced_counts() {
             });
         }
     });
-    // The shell and what it started end with their pipe.
-    drop(stranger.kill());
-    drop(stranger.wait());
+    let group = rustix::process::Pid::from_child(&stranger);
+    rustix::process::kill_process_group(group, rustix::process::Signal::KILL).unwrap();
+    stranger.wait().unwrap();
 }
 
 /// The groups of the one run that is going on.

@@ -4,10 +4,30 @@ use std::collections::HashSet;
 use std::io::Read;
 use std::time::Duration;
 
+use crate::error::{FenceError, Step};
 use crate::role::ProcessStat;
 
 /// Such a line is far shorter; a name in it has 15 bytes.
 const MAX_LINE: u64 = 4096;
+
+/// Most processes that are looked at.
+const MAX_PIDS: usize = 65_536;
+
+/// The ids of all processes in the /proc that this process sees.
+///
+/// All names are read before any process is looked at: ids go up, so that processes which change theirs faster than one
+/// can be looked at would lead a reader on for ever.
+pub(crate) fn pids() -> Result<Vec<i32>, FenceError> {
+    let mut pids = Vec::new();
+    for entry in std::fs::read_dir("/proc").step_on("opendir", "/proc")? {
+        let entry = entry.step_on("readdir", "/proc")?;
+        pids.extend(entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()));
+        if pids.len() >= MAX_PIDS {
+            break;
+        }
+    }
+    Ok(pids)
+}
 
 /// The line of a process of the /proc that this process sees; `None`: it has ended.
 pub(crate) fn of(pid: i32) -> Option<ProcessStat> {

@@ -39,6 +39,8 @@ use crate::{
 
 /// How often the process tree is looked at, at least: what is only watched is noticed this soon.
 const LOOK_PERIOD: Duration = Duration::from_millis(250);
+/// Looking takes at most one part in so many of the time.
+const LOOK_SHARE: u32 = 4;
 /// How often the session's own log is looked at.
 const SESSION_LOG_PERIOD: Duration = Duration::from_millis(20);
 /// Heartbeats come this often while nothing moves.
@@ -133,7 +135,7 @@ pub(crate) async fn watch(
     };
     let mut deadline_open = deadline;
     let look_period = d.idle.period().min(LOOK_PERIOD);
-    let mut looks = interval_at((now + look_period).into(), look_period);
+    let mut next_look = now + look_period;
     let mut logs = interval_at((now + SESSION_LOG_PERIOD).into(), SESSION_LOG_PERIOD);
     let mut beats = interval_at((now + HEARTBEAT_PERIOD).into(), HEARTBEAT_PERIOD);
     let mut stops_open = true;
@@ -172,7 +174,12 @@ pub(crate) async fn watch(
                 break;
             }
             () = until(d.linger_until) => d.lingered(),
-            _ = looks.tick() => d.look()?,
+            () = until(Some(next_look)) => {
+                let start = Instant::now();
+                d.look()?;
+                // Whoever answers has other work too: a look that takes long comes less often.
+                next_look = Instant::now() + look_period.max(start.elapsed() * LOOK_SHARE);
+            }
             _ = beats.tick() => d.beat(),
             growth = growth::next(&mut d.running.growth) => d.grown(growth),
             read = d.running.streams.next() => d.read(read?),

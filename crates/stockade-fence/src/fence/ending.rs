@@ -133,9 +133,9 @@ impl Drop for Fence {
 
 /// What is left below a process that cannot end before they do.
 fn stuck_below(pid: i32) -> Vec<Stuck> {
-    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
-    let pids = entries.flatten().filter_map(|e| e.file_name().to_str()?.parse::<i32>().ok());
-    let all: Vec<ProcessStat> = pids.filter_map(stat_line::of).collect();
+    // What cannot be listed cannot be named.
+    let pids = stat_line::pids().unwrap_or_default();
+    let all: Vec<ProcessStat> = pids.into_iter().filter_map(stat_line::of).collect();
     let below = stat_line::below(pid, &all);
     let alive = |p: &&ProcessStat| below.contains(&p.pid) && !matches!(p.state, 'Z' | 'X');
     let stuck = |p: &ProcessStat| Stuck { pid: p.pid, name: p.comm.clone(), state: p.state };

@@ -66,11 +66,41 @@ pub(super) fn as_shown(proc: ProcIs) -> Result<Vec<ProcessStat>, FenceError> {
     match proc {
         ProcIs::Own => Ok(walk(MAX_LISTED, |pid| pid != 1)?.processes),
         ProcIs::Hosts => {
-            let host = walk(MAX_ON_HOST, |_| true)?.processes;
+            let host = below_this_one()?.processes;
             let below = stat_line::below(own_id()?, &host);
             Ok(host.into_iter().filter(|p| below.contains(&p.pid)).collect())
         }
     }
+}
+
+/// Of the host's processes at least those below this one; where the kernel does not tell who is below whom, all.
+fn below_this_one() -> Result<Listing, FenceError> {
+    let Some(processes) = by_children(own_id()?) else { return walk(MAX_ON_HOST, |_| true) };
+    let total = u32::try_from(processes.len()).unwrap_or(u32::MAX);
+    Ok(Listing { processes, total })
+}
+
+/// Everything below a process, from one to its children. The host may have many processes that are none of ours, and looking
+/// at all of them would leave no time for anything else. `None`: this kernel does not list children.
+fn by_children(pid: i32) -> Option<Vec<ProcessStat>> {
+    let mut found: Vec<ProcessStat> = Vec::new();
+    let mut next = children(pid)?;
+    while let Some(child) = next.pop().filter(|_| found.len() < MAX_ON_HOST) {
+        // It may have ended since.
+        found.extend(stat_line::of(child));
+        next.extend(children(child).unwrap_or_default());
+    }
+    Some(found)
+}
+
+/// The children of all threads of a process.
+fn children(pid: i32) -> Option<Vec<i32>> {
+    let mut children = Vec::new();
+    for task in std::fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten() {
+        let text = std::fs::read_to_string(task.path().join("children")).ok()?;
+        children.extend(text.split_whitespace().filter_map(|id| id.parse::<i32>().ok()));
+    }
+    Some(children)
 }
 
 /// The id of this process in the /proc of the place.
@@ -83,7 +113,7 @@ fn own_id() -> Result<i32, FenceError> {
 pub(super) fn list(proc: ProcIs, roles: &HashMap<Pid, RoleId>) -> Result<Listing, FenceError> {
     let found = match proc {
         ProcIs::Own => walk(MAX_LISTED, |pid| pid != 1)?,
-        ProcIs::Hosts => descendants(walk(MAX_ON_HOST, |_| true)?)?,
+        ProcIs::Hosts => descendants(below_this_one()?)?,
     };
     let mut listing = Listing { total: found.total, processes: found.processes };
     for process in &mut listing.processes {
@@ -95,25 +125,18 @@ pub(super) fn list(proc: ProcIs, roles: &HashMap<Pid, RoleId>) -> Result<Listing
 /// Reads what is known of every process that counts, and how many of those there are.
 fn walk(most: usize, counts: impl Fn(i32) -> bool) -> Result<Listing, FenceError> {
     let mut listing = Listing::default();
-    for pid in ids()?.into_iter().filter(|pid| counts(*pid)) {
-        listing.total = listing.total.saturating_add(1);
-        if listing.processes.len() < most {
-            // It may have ended since.
-            listing.processes.extend(stat_line::of(pid));
+    for pid in stat_line::pids()?.into_iter().filter(|pid| counts(*pid)) {
+        if listing.processes.len() >= most {
+            listing.total = listing.total.saturating_add(1);
+            continue;
+        }
+        // It may have ended since.
+        if let Some(process) = stat_line::of(pid) {
+            listing.total = listing.total.saturating_add(1);
+            listing.processes.push(process);
         }
     }
     Ok(listing)
-}
-
-/// The ids that /proc shows, read before anything is asked about them: whoever changes its id all the time on a busy host
-/// would be read of for ever, always a step ahead.
-fn ids() -> Result<Vec<i32>, FenceError> {
-    let mut ids = Vec::new();
-    for entry in std::fs::read_dir("/proc").step_on("opendir", "/proc")?.take(MAX_ENTRIES) {
-        let entry = entry.step_on("readdir", "/proc")?;
-        ids.extend(entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()));
-    }
-    Ok(ids)
 }
 
 /// Of the host's processes those below this one, by their ids inside: whoever loses its parent in a place becomes a child
