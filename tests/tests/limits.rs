@@ -165,10 +165,10 @@ fn over_memory_only_that_run_ends_and_its_whole_tree_with_it() {
 #[test]
 fn a_greedy_agent_ends_on_every_rung_and_only_what_is_fenced_counts() {
     // A stranger with as much memory as is allowed: where the host's /proc is shown, it must not be taken for the agent's.
-    let mut stranger = std::process::Command::new("sh")
-        .args(["-c", "head -c 300M /dev/zero | tail | sleep 60"])
-        .spawn()
-        .unwrap();
+    let mut stranger = std::process::Command::new("sh");
+    stranger.args(["-c", "head -c 300M /dev/zero | tail | sleep 60"]);
+    std::os::unix::process::CommandExt::process_group(&mut stranger, 0);
+    let mut stranger = stranger.spawn().unwrap();
     let rungs = ["nsl", "ns", "ns-nest", "ns-hostproc", "bs"];
     let without = ["--accept-missing", "process-visibility", "--accept-missing", "no-nesting"];
     std::thread::scope(|scope| {
