@@ -13,8 +13,6 @@ use crate::stat_line;
 const MAX_LISTED: usize = 4096;
 /// Most processes of a host that are looked at.
 const MAX_ON_HOST: usize = 65_536;
-/// Most entries of /proc that are read.
-const MAX_ENTRIES: usize = MAX_ON_HOST + 1_024;
 /// /proc/PID/status is far shorter.
 const MAX_STATUS: u64 = 4096;
 
