@@ -321,7 +321,7 @@ fn git_is_mounted_read_only_over_a_writable_workspace_only() {
 fn a_private_git_folder_stands_in_the_place_of_the_real_one() {
     let git = |tree: WorkTree, shown_at: &str| GitWorkspace {
         tree,
-        common: "/work/main/.git".into(),
+        common: "/work/repo/.git".into(),
         shown_at: shown_at.into(),
         base: None,
         author: None,
@@ -340,11 +340,11 @@ fn a_private_git_folder_stands_in_the_place_of_the_real_one() {
         ["rw made worktree at /work/tree", "rw private git folder at /work/tree/.git", objects]
     );
     assert_eq!(
-        mounts(AccessMode::IsolatedWrite, linked, git(WorkTree::Named, "/work/main/.git")),
+        mounts(AccessMode::IsolatedWrite, linked, git(WorkTree::Named, "/work/repo/.git")),
         [
             "rw workspace at /work/tree",
             "ro git entry at /work/tree/.git",
-            "rw private git folder at /work/main/.git",
+            "rw private git folder at /work/repo/.git",
             objects
         ]
     );
