@@ -29,7 +29,7 @@ const STUB_BUDGET_MS: f64 = 20.0;
 const TURN_BUDGET_MS: f64 = 40.0;
 const REFUSAL_BUDGET_MS: f64 = 50.0;
 const MEMORY_BUDGET_MB: f64 = 15.0;
-/// How far over the budget the gate lets pass.
+/// How many times its budget a row may cost at the gate.
 const GATE: f64 = 2.0;
 
 /// How often the gate measures before it says no: what else the machine does can only make a number larger.
@@ -44,17 +44,21 @@ pub(crate) fn run(purpose: Purpose) -> Result<()> {
             report::write(&rows, &load)
         }
         Purpose::Gate => {
-            let mut over = Vec::new();
+            // What was too slow each time: one good time shows what a row costs.
+            let mut over: Option<Vec<&str>> = None;
             for _ in 0..GATE_TRIES {
                 // Anew each time: what a run writes must not be there yet.
                 let rows = measure_all(&Setting::make()?)?;
                 println!("{}", report::table(&rows));
-                over = rows.iter().filter(|r| r.value > r.budget * GATE).map(|r| r.name).collect();
-                if over.is_empty() {
+                let slow = rows.iter().filter(|r| r.value > r.budget * r.gate).map(|r| r.name);
+                let slow: Vec<&str> =
+                    slow.filter(|name| over.as_ref().is_none_or(|before| before.contains(name))).collect();
+                if slow.is_empty() {
                     return Ok(());
                 }
+                over = Some(slow);
             }
-            bail!("over {GATE} times the budget, {GATE_TRIES} times: {}", over.join("; "))
+            bail!("too far over the budget, {GATE_TRIES} times: {}", over.unwrap_or_default().join("; "))
         }
     }
 }
