@@ -61,7 +61,10 @@ fn check<'r>(reports: &'r Value, mode: AccessMode) -> &'r Value {
 
 fn rehearsed(caller: &Caller, sandbox: &str) -> Value {
     let world = World::with_providers(caller);
-    let ended = world.call(&["rehearse", "--provider-sandbox", sandbox, "--json"]).end().expect_code(0);
+    let ended = world
+        .call(&["rehearse", "--provider", "grok", "--provider-sandbox", sandbox, "--json"])
+        .end()
+        .expect_code(0);
     assert_nothing_left(sandbox);
     // No run left a home, a git folder or a worktree behind.
     let gc = world.call(&["gc", "--json"]).end().expect_code(0);
@@ -120,7 +123,8 @@ fn with_its_sandbox_kept_nothing_works_that_the_table_denies() {
 fn while_rehearsing(mode: AccessMode, mut act: impl FnMut(&Path) + Send) -> (Ended, Value) {
     let world = World::with_providers(&Caller::root());
     let report = world.path("out/report.json");
-    let arguments = ["rehearse", "--provider-sandbox", "replace", "--mode", mode.id(), "--report"];
+    let arguments =
+        ["rehearse", "--provider", "grok", "--provider-sandbox", "replace", "--mode", mode.id(), "--report"];
     let call = world.call(&arguments).args(&[report.to_str().unwrap()]);
     let ended = AtomicBool::new(false);
     let run = std::thread::scope(|scope| {
