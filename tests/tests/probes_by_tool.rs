@@ -53,7 +53,7 @@ fn assert_nothing_left(what: &str) {
 }
 
 /// The check `probes` of a mode.
-fn check<'r>(reports: &'r Value, mode: AccessMode) -> &'r Value {
+fn check(reports: &Value, mode: AccessMode) -> &Value {
     let report = reports.as_array().unwrap().iter().find(|r| r["mode"] == mode.id());
     let checks = report.unwrap_or_else(|| panic!("no {} in {reports:#}", mode.id()))["checks"].as_array();
     checks.unwrap().iter().find(|c| c["name"] == "probes").unwrap_or_else(|| panic!("{reports:#}"))

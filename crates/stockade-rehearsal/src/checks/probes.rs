@@ -33,11 +33,11 @@ impl Between {
         if rung.nests() { Self::AgentsSandbox } else { Self::Nothing }
     }
 
-    fn permits(self, probe: &Probe, setting: &Setting, seen: &Observed) -> bool {
+    fn permits(self, probe: &Probe, setting: Setting, seen: &Observed) -> bool {
         let denied = matches!(seen, Observed::Denied(_) | Observed::KilledBySeccomp);
         match self {
-            Self::Nothing => probe.is_met_in(setting, seen),
-            Self::AgentsSandbox => denied || probe.is_met_in(setting, seen),
+            Self::Nothing => probe.is_met_in(&setting, seen),
+            Self::AgentsSandbox => denied || probe.is_met_in(&setting, seen),
         }
     }
 }
@@ -45,7 +45,7 @@ impl Between {
 /// Every probe that a tool can take was taken, each ended as the table says for this rung, mode and user, nothing changed
 /// outside, and what the probes started is gone.
 pub(crate) fn like_the_table(probes: &Probes<'_>) -> Verdict {
-    let Some(setting) = &probes.setting else { return Err("no plan was made".to_owned()) };
+    let Some(setting) = probes.setting else { return Err("no plan was made".to_owned()) };
     let result = probes.wire.result_of(PROBES_STEP).ok_or_else(|| not_reached(probes.receipt))?;
     let observations: Vec<_> = result.text.lines().filter_map(Observation::from_brief).collect();
     if observations.is_empty() {
@@ -57,7 +57,7 @@ pub(crate) fn like_the_table(probes: &Probes<'_>) -> Verdict {
     let mut wrong = Vec::new();
     for probe in taken_by_tool() {
         let expected =
-            || format!("{} ({}): expected {}", probe.id, probe.action, probe.expected_in(setting).text());
+            || format!("{} ({}): expected {}", probe.id, probe.action, probe.expected_in(&setting).text());
         match seen.get(probe.id) {
             None => wrong.push(format!("{}, not taken", expected())),
             Some(observed) if !between.permits(probe, setting, observed) => {
