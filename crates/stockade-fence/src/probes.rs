@@ -26,9 +26,11 @@ mod sockets;
 mod table;
 
 pub use attempt::{Attempt, Heard};
-pub use entry::{ARGUMENT, enter_if_asked};
+pub use entry::{ARGUMENT, TOOL_ARGUMENT, enter_if_asked};
 pub use fenced::{FencedRequest, Said};
 pub use fixture::{FixtureFacts, careless_descriptors};
 pub use reference::reference;
 pub use runner::{Observation, Observed, run};
-pub use table::{Control, Expected, KernelUser, PROBES, Probe, ProcessLimit, Setting, probe};
+pub use table::{
+    ByTool, Control, Expected, KernelUser, PROBES, Probe, ProcessLimit, Setting, probe, taken_by_tool,
+};

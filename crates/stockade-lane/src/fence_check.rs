@@ -25,7 +25,7 @@ use stockade_fence::{
     Identity, OwnBinary, SpawnLimits,
     probes::{
         Attempt, FencedRequest, KernelUser, PROBES,
-        host::{Damage, Host, HostRequest, WorkspaceIs},
+        host::{Damage, Host, WorkspaceIs},
     },
     survey::Extent,
 };
@@ -34,6 +34,7 @@ use crate::{
     admit, doctor,
     git::Stage,
     place,
+    probe_host::probe_host,
     repository::Served,
     request::{LaneRequest, WorktreeChoice},
     scratch::Scratch,
@@ -110,7 +111,7 @@ pub fn check_fence(
         let folder = Scratch::make(request.parent.join(format!("stockade-fence-check-{id}-ask")))?;
         planned(request, *mode, folder.path().to_owned(), &id)?;
     }
-    let host = start_host(request, &format!("{id}-outside"), WorkspaceIs::WithListener)?;
+    let host = host(request, &format!("{id}-outside"), WorkspaceIs::WithListener)?;
     let outside = Attempt::outside(&host, &request.program).map_err(|e| not_taken(&e))?;
     let Some(outside) = take(outside, Part::Outside, &mut watch)? else { return Ok(Checked::Stopped) };
     drop(host);
@@ -132,7 +133,7 @@ fn inside(
     id: &str,
     watch: &mut Watch<'_>,
 ) -> Result<Option<Inside>, Refusal> {
-    let host = start_host(request, &format!("{id}-{}", mode.id()), WorkspaceIs::Clean)?;
+    let host = host(request, &format!("{id}-{}", mode.id()), WorkspaceIs::Clean)?;
     let home = Scratch::make(request.parent.join(format!("stockade-fence-check-{id}-home")))?;
     let Planned { plan, survey, served } = planned(request, mode, host.facts().workspace.clone(), id)?;
     let folder = Scratch::make(request.parent.join(format!("stockade-fence-check-{id}-git")))?;
@@ -201,35 +202,9 @@ fn planned(
     Ok(Planned { plan: Box::new(plan), survey, served: admitted.served })
 }
 
-fn start_host(request: &FenceCheckRequest, name: &str, workspace: WorkspaceIs) -> Result<Host, Refusal> {
-    let host = HostRequest {
-        folder: request.parent.join(format!("stockade-fence-check-{name}")),
-        git: program(request, "git")?,
-        sleep: program(request, "sleep")?,
-        workspace,
-    };
-    Host::start(&host).map_err(|e| {
-        let cause = Cause::new(
-            "fixture",
-            Boundary::Host,
-            e.step().to_owned(),
-            format!("what the probes reach for cannot be made: {e}"),
-        );
-        Refusal::new(Status::SandboxUnavailable, cause.with_errno(e.errno()))
-    })
-}
-
-/// Both run outside the fence, in folders that were just made.
-fn program(request: &FenceCheckRequest, name: &str) -> Result<PathBuf, Refusal> {
-    let path = request.lane.environment.get("PATH").map(String::as_str).unwrap_or_default();
-    let found = std::env::split_paths(path).map(|folder| folder.join(name)).find(|p| p.is_file());
-    found.ok_or_else(|| {
-        let cause = Cause::new("fixture", Boundary::Host, "find", format!("no `{name}` on PATH"));
-        Refusal::new(
-            Status::SandboxUnavailable,
-            cause.with_remedy(format!("install `{name}`: the probes need it")),
-        )
-    })
+fn host(request: &FenceCheckRequest, name: &str, workspace: WorkspaceIs) -> Result<Host, Refusal> {
+    let folder = request.parent.join(format!("stockade-fence-check-{name}"));
+    probe_host(&request.lane.environment, folder, workspace)
 }
 
 fn not_taken(e: &stockade_fence::FenceError) -> Refusal {

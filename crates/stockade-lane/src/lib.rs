@@ -16,6 +16,7 @@ mod listener;
 mod pace;
 mod pin;
 mod place;
+mod probe_host;
 mod recorder;
 mod repository;
 mod request;
@@ -33,6 +34,7 @@ pub use fence_check::{
     Checked, CheckedGuarantee, CheckedProbe, FenceCheck, FenceCheckRequest, FoundOutside, Part, Progress,
     check_fence,
 };
+pub use probe_host::probe_host;
 pub use recorder::{Observer, Unwatched};
 pub use request::{LaneRequest, PromptSource, StopRequest, WorktreeChoice};
 pub use run::{LaneOutcome, preview, run};

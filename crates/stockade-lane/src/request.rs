@@ -10,6 +10,7 @@ use stockade_core::{
     order::Limits,
     survey::Rung,
 };
+use stockade_fence::OwnBinary;
 
 /// Where a prompt comes from.
 #[derive(Clone, Debug)]
@@ -93,6 +94,8 @@ pub struct LaneRequest {
     pub only_listed_pins: Option<String>,
     /// The rehearsal this run is part of.
     pub rehearsal: Option<String>,
+    /// Whether this program is shown to the agent: only a rehearsal has it take probes.
+    pub own_binary: OwnBinary,
     /// Stockade's commit, where it is stamped.
     pub commit: Option<String>,
 }

@@ -21,7 +21,7 @@ use stockade_core::{
     survey::Survey,
 };
 use stockade_fence::{
-    OwnBinary, Role, SpawnLimits, SpawnRequest, StartedHelper, TreeEnd, stdio,
+    Role, SpawnLimits, SpawnRequest, StartedHelper, TreeEnd, stdio,
     survey::{Extent, Measuring},
 };
 use stockade_gateway::{Credential, Egress, Gateway, ModelPolicy, Upstream};
@@ -371,7 +371,7 @@ async fn in_fence(
     let host = place::HostPaths { home: home.path(), decoys: decoys.path(), git };
     // Meanwhile it looks how large the folders are.
     let growth = growth_watch(plan, host)?;
-    let built = place::build(helper, plan, survey, host, OwnBinary::Absent)?;
+    let built = place::build(helper, plan, survey, host, request.own_binary)?;
     let limits = place::confirm_limits(plan, &built)?;
     fault::point("fence-built");
     let proven = place::prove(built, plan, survey)?;

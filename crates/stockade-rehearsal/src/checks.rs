@@ -3,6 +3,7 @@
 pub(crate) mod ending;
 #[cfg(test)]
 pub(crate) mod examples;
+pub(crate) mod probes;
 pub(crate) mod run;
 pub(crate) mod work;
 

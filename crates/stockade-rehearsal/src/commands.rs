@@ -5,6 +5,11 @@
 
 use std::path::Path;
 
+use stockade_fence::{
+    OWN_BINARY,
+    probes::{FixtureFacts, TOOL_ARGUMENT},
+};
+
 use crate::scratch::{DOTFILE, HOME_SECRET, OUTSIDE_FILE, SECRET, SHELL_FILE, Texts};
 
 /// How often [`reach_outside`] tries to read.
@@ -46,6 +51,12 @@ pub(crate) fn leave_behind(texts: &Texts) -> String {
 /// The command line of that process.
 pub(crate) fn left_behind(texts: &Texts) -> String {
     format!("sleep {}", texts.seconds)
+}
+
+/// Takes the escape probes. Prints one line for each, then `status=`.
+pub(crate) fn take_probes(facts: &FixtureFacts) -> Result<String, serde_json::Error> {
+    let facts = serde_json::to_string(facts)?;
+    Ok(format!("{{ {OWN_BINARY} {TOOL_ARGUMENT} <<'EOF'\n{facts}\nEOF\necho \"status=$?\"; }} 2>&1"))
 }
 
 /// A path as one word of a shell command.

@@ -11,6 +11,7 @@ mod host;
 mod mode;
 mod model_process;
 mod play;
+mod probes;
 mod rehearse;
 mod report;
 mod request;

@@ -1,4 +1,4 @@
-//! The rehearsal of one mode: two lanes in one scratch folder, and the checks of both.
+//! The rehearsal of one mode: three lanes in one scratch folder, and the checks of all.
 
 use std::{
     path::Path,
@@ -25,6 +25,7 @@ use crate::{
     host::{self, Look, Marks},
     model_process::{ModelProcess, Serving},
     play::{self, Played},
+    probes,
     rehearse::Programme,
     report::{Check, CheckStatus},
     request::RehearsalRequest,
@@ -84,7 +85,7 @@ async fn given(
     Ok(if played.stopped { Ended::Stopped } else { Ended::Played })
 }
 
-/// Plays the built-in scenarios: the work of the mode, then a cancel.
+/// Plays the built-in scenarios: the work of the mode, the escape probes, then a cancel.
 async fn scripted(
     request: &RehearsalRequest,
     mode: AccessMode,
@@ -106,11 +107,18 @@ async fn scripted(
         return Ok(Ended::Stopped);
     }
 
+    let probed = Box::pin(probes::play(request, mode, script, &scratch, stops)).await?;
+    told(judged("probes", &probed.verdict, probed.elapsed));
+    if probed.stopped() {
+        return Ok(Ended::Stopped);
+    }
+
     let mut marks =
         Marks::of_folder(&scratch.workspace()).map_err(|source| unseen(&scratch.workspace(), source))?;
     let cancel = cancel(request, mode, script, &scratch, &marks, stops).await?;
-    let receipts = [&work.receipt, &cancel.receipt];
-    marks.words.extend(receipts.map(|receipt| receipt.execution_id.clone()));
+    let probes = probed.played.as_ref().map(|played| &played.receipt);
+    let receipts: Vec<&Receipt> = [&work.receipt, &cancel.receipt].into_iter().chain(probes).collect();
+    marks.words.extend(receipts.iter().map(|receipt| receipt.execution_id.clone()));
     let look = host::look(&marks).map_err(|source| unseen(Path::new("/proc"), source))?;
     let elapsed = cancel.cancel.as_ref().map_or(Duration::ZERO, |cancel| cancel.elapsed);
     let verdict = ending::cancel_works(&cancel.receipt, cancel.cancel.as_ref(), &look);
@@ -128,7 +136,7 @@ async fn scripted(
     told(judged("nothing-outside-changed", &reach.nothing_changed(), elapsed.unwrap_or_default()));
 
     let begun = Instant::now();
-    let remains = remains(request, scratch, receipts, look)?;
+    let remains = remains(request, scratch, &receipts, look)?;
     told(judged("nothing-left", &ending::nothing_left(&remains), begun.elapsed()));
     Ok(if cancel.stopped { Ended::Stopped } else { Ended::Played })
 }
@@ -205,7 +213,7 @@ fn judge_work(
     }
     let whole = Duration::from_millis(played.receipt.elapsed_ms.unwrap_or_default());
     told(judged("served-model", &run::served_model(&played.receipt, &played.wire), whole));
-    told(judged("tool-list", &run::tool_list(played.planned_tools.as_deref(), &played.wire), whole));
+    told(judged("tool-list", &run::tool_list(played.planned_tools(), &played.wire), whole));
     told(judged("no-prompt", &run::no_prompt(played), whole));
 }
 
@@ -213,13 +221,14 @@ fn judge_work(
 fn remains(
     request: &RehearsalRequest,
     scratch: Scratch,
-    receipts: [&Receipt; 2],
+    receipts: &[&Receipt],
     look: Look,
 ) -> Result<Remains, RehearsalError> {
     let removed = scratch.remove()?;
-    // Both runs have made a home in it, so it can be opened; where it cannot be, there is no home to be left.
+    // Every run has made a home in it, so it can be opened; where it cannot be, there is no home to be left.
     let homes = State::open(&request.lane.state_root).and_then(|state| state.homes()).ok();
-    let homes = homes.into_iter().flat_map(|homes| receipts.map(|receipt| homes.join(&receipt.execution_id)));
+    let homes =
+        homes.iter().flat_map(|homes| receipts.iter().map(move |receipt| homes.join(&receipt.execution_id)));
     Ok(Remains {
         trees_gone: receipts.iter().all(|receipt| receipt.tree.gone),
         look,

@@ -14,6 +14,7 @@ use stockade_core::{
     plan::LaunchPlan,
     receipt::Receipt,
 };
+use stockade_fence::OwnBinary;
 use stockade_journal::run_dir::file;
 use stockade_lane::{LaneRequest, Observer, PromptSource, StopRequest};
 use stockade_model::LogLine;
@@ -43,8 +44,8 @@ const STOP_QUEUE: usize = 4;
 #[derive(Debug)]
 pub(crate) struct Played {
     pub(crate) receipt: Receipt,
-    /// The tools that the plan lets the conversation offer; `None`: no plan was made.
-    pub(crate) planned_tools: Option<Vec<String>>,
+    /// The plan, as the run recorded it; `None`: none was made.
+    pub(crate) plan: Option<LaunchPlan>,
     /// Events that the checks look at.
     pub(crate) events: Vec<Event>,
     pub(crate) wire: Wire,
@@ -52,6 +53,14 @@ pub(crate) struct Played {
     pub(crate) cancel: Option<Cancelled>,
     /// Whether the caller of the rehearsal stopped it.
     pub(crate) stopped: bool,
+}
+
+impl Played {
+    /// The tools that the plan lets the conversation offer.
+    pub(crate) fn planned_tools(&self) -> Option<&[String]> {
+        // The first class is the conversation itself.
+        self.plan.as_ref()?.wire.classes.first().map(|class| class.tools.as_slice())
+    }
 }
 
 /// A cancel in the middle of an answer.
@@ -92,6 +101,7 @@ pub(crate) fn lane(
     lane.allow = Vec::new();
     lane.limits.timeout_ms = Some(lane.limits.timeout_ms.map_or(limit, |given| given.min(limit)));
     lane.rehearsal = Some(name);
+    lane.own_binary = OwnBinary::Absent;
     lane
 }
 
@@ -173,17 +183,14 @@ async fn play(
         elapsed: at.elapsed(),
     });
     let outcome = ended.map_err(|refusal| RehearsalError::Order { refusal })?;
-    let planned_tools = planned_tools(Path::new(&outcome.receipt.run_directory));
+    let plan = recorded_plan(Path::new(&outcome.receipt.run_directory));
     let wire = Wire::new(model.log()?);
-    Ok(Played { receipt: outcome.receipt, planned_tools, events: watcher.events, wire, cancel, stopped })
+    Ok(Played { receipt: outcome.receipt, plan, events: watcher.events, wire, cancel, stopped })
 }
 
-/// From the plan as the run recorded it.
-fn planned_tools(run_directory: &Path) -> Option<Vec<String>> {
+fn recorded_plan(run_directory: &Path) -> Option<LaunchPlan> {
     let text = fs::read(run_directory.join(file::PLAN)).ok()?;
-    let plan: LaunchPlan = serde_json::from_slice(&text).ok()?;
-    // The first class is the conversation itself.
-    plan.wire.classes.into_iter().next().map(|class| class.tools)
+    serde_json::from_slice(&text).ok()
 }
 
 /// Keeps the events that the checks look at.

@@ -151,6 +151,11 @@ impl Scratch {
         self.root.join("model")
     }
 
+    /// The folder for what the escape probes reach for: made when it is needed.
+    pub(crate) fn probed(&self) -> PathBuf {
+        self.root.join("probed")
+    }
+
     /// The variables of the scenarios.
     pub(crate) fn variables(&self) -> BTreeMap<String, String> {
         self.texts.variables(&self.root)

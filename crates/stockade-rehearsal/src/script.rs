@@ -1,6 +1,6 @@
 //! The built-in scenarios: what the scripted model makes each provider's agent do.
 //!
-//! Every provider has three scenarios, written in the names of its own tools. What they do, and in which order, is the
+//! Every provider has four scenarios, written in the names of its own tools. What they do, and in which order, is the
 //! same for all, so that the checks need not know the provider.
 
 use std::collections::BTreeMap;
@@ -10,6 +10,11 @@ use stockade_model::{Scenario, ScenarioError};
 
 /// The name at which the scenario for the cancel holds.
 pub(crate) const CANCEL_HOLD: &str = "cancel";
+
+/// The step of the scenario for the probes that takes them.
+pub(crate) const PROBES_STEP: usize = 0;
+/// The variable of that scenario: the command that takes them.
+pub(crate) const PROBES_VARIABLE: &str = "take_probes";
 
 /// One thing the agent is made to do. Each is one step of a scenario with one tool call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,17 +47,20 @@ pub(crate) struct Script {
     provider: &'static str,
     read_only: &'static str,
     isolated_write: &'static str,
+    /// Takes the escape probes from the shell.
+    pub(crate) probes: &'static str,
     /// Starts a process that would outlive its tool call, then holds.
     pub(crate) cancel: &'static str,
     /// Words of which one at least is in what the model is told when a tool of the agent's own does not write.
     pub(crate) refusal_words: &'static [&'static str],
 }
 
-/// Another provider is one more entry here and three more files.
+/// Another provider is one more entry here and four more files.
 const SCRIPTS: &[Script] = &[Script {
     provider: "grok",
     read_only: include_str!("../scenarios/grok-read-only.json"),
     isolated_write: include_str!("../scenarios/grok-isolated-write.json"),
+    probes: include_str!("../scenarios/grok-probes.json"),
     cancel: include_str!("../scenarios/grok-cancel.json"),
     // A tool that is not offered is "not found"; one that is offered meets the fence.
     refusal_words: &[
@@ -99,6 +107,10 @@ mod tests {
             let cancel = Scenario::parse(script.cancel).unwrap();
             assert_eq!(cancel.hold_names().into_iter().collect::<Vec<_>>(), [CANCEL_HOLD]);
             assert_eq!(check(script.cancel, &variables).unwrap(), "cancel");
+            let probes = Scenario::parse(script.probes).unwrap();
+            let variables = BTreeMap::from([(PROBES_VARIABLE.to_owned(), "true".to_owned())]);
+            assert_eq!((probes.step_count(), probes.name()), (1, "probes"));
+            assert!(probes.with_variables(&variables).is_ok());
         }
     }
 

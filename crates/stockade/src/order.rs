@@ -9,6 +9,7 @@ use stockade_core::{
     order::{Limits, PROMPT_LIMIT_BYTES},
     survey::Rung,
 };
+use stockade_fence::OwnBinary;
 use stockade_lane::{LaneRequest, PromptSource};
 
 use crate::{
@@ -185,6 +186,7 @@ fn bare(provider: String, config: &Config, world: &World) -> Result<LaneRequest,
         require_limits: LimitDemand::Reported,
         only_listed_pins: config.forbidden(|p| p.forbid_unlisted_pins).map(str::to_owned),
         rehearsal: None,
+        own_binary: OwnBinary::Absent,
         commit: version::COMMIT.map(str::to_owned),
     })
 }

@@ -15,7 +15,7 @@ use crate::spec::{FenceSpec, OWN_BINARY};
 use crate::stdio;
 
 use super::entry::{ARGUMENT, FACTS_LIMIT};
-use super::fixture::{FixtureFacts, PATIENCE_INSIDE_MS};
+use super::fixture::FixtureFacts;
 use super::runner::Observation;
 
 /// The first argument by which an executable of ours is asked to be the careless caller. The second is a
@@ -73,8 +73,7 @@ fn take_inside(request: &FencedRequest) -> Result<(), FenceError> {
     io::stdin().lock().take(FACTS_LIMIT).read_to_end(&mut text).step("read")?;
     let facts: FixtureFacts = serde_json::from_slice(&text)
         .map_err(|_| FenceError::bare(FenceErrorKind::Request, "the facts are malformed"))?;
-    // Outside somebody answers, and PID 1 belongs to the machine, and something else stood in for it.
-    let facts = FixtureFacts { init: 1, patience_ms: PATIENCE_INSIDE_MS, ..facts };
+    let facts = facts.inside();
     let mut fence = Fence::build(&request.spec)?;
     say(&Said::Built { limits_processes: fence.facts().max_processes.is_some() }).step("write")?;
     let (streams, ends) = stdio::sockets()?;

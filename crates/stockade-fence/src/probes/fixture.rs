@@ -30,11 +30,16 @@ pub struct FixtureFacts {
 }
 
 /// Inside, where nobody is to answer. Whoever answers later than this is seen from outside.
-pub(super) const PATIENCE_INSIDE_MS: u32 = 300;
+const PATIENCE_INSIDE_MS: u32 = 300;
 /// Outside, where somebody does, however busy the machine is.
 pub(super) const PATIENCE_OUTSIDE_MS: u32 = 5_000;
 
 impl FixtureFacts {
+    /// The facts inside a fence: outside somebody answers, and PID 1 belongs to the machine.
+    pub(super) fn inside(self) -> Self {
+        Self { init: 1, patience_ms: PATIENCE_INSIDE_MS, ..self }
+    }
+
     /// A path in the fixture.
     pub(super) fn at(&self, path: impl AsRef<Path>) -> PathBuf {
         self.root.join(path)

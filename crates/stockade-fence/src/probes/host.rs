@@ -109,6 +109,11 @@ impl Host {
         FixtureFacts { init: self.facts.victim, ..self.facts.clone() }
     }
 
+    /// The facts for probes that are taken in a fence.
+    pub fn facts_inside(&self) -> FixtureFacts {
+        self.facts.clone().inside()
+    }
+
     /// Makes a program start as a careless caller leaves it: secrets in the environment and in the session keyring,
     /// descriptors of a secret, a log and / open, a file with [`Host::facts_outside`] as standard input.
     ///

@@ -21,18 +21,25 @@ const PART_MEBIBYTES: u32 = 8;
 /// How long the daemon lives: until somebody has looked for it.
 const DAEMON_SECONDS: i64 = 30;
 
+/// For a tool of a real agent.
+const LIMITS_OF_THE_RUN: &str = "the limits are those of the whole run: met, they end it or starve the agent";
+
 pub(super) const PROBES: &[Probe] = &[
-    Probe::new("D01", Limits, "fork 600 children", |_| fork_many()).expecting(Expected::DeniedWhereEnforced),
+    Probe::new("D01", Limits, "fork 600 children", |_| fork_many())
+        .expecting(Expected::DeniedWhereEnforced)
+        .not_by_tool(LIMITS_OF_THE_RUN),
     Probe::new("D02", Limits, "write 32 MiB into one file of the workspace", |f| {
         fill(&f.in_workspace("fill"), 32)
-    }),
+    })
+    .not_by_tool(LIMITS_OF_THE_RUN),
     Probe::new("D03", Limits, "write 48 MiB into the temporary folder, in parts", |f| {
         let part = |number| f.temp.join(format!("{}-{number}", f.token));
         let outcome = (0..48 / PART_MEBIBYTES).try_for_each(|number| write(&part(number), PART_MEBIBYTES));
         (0..48 / PART_MEBIBYTES).for_each(|number| clean_up(part(number)));
         outcome
     })
-    .expecting(Expected::DeniedWith(libc::ENOSPC)),
+    .expecting(Expected::DeniedWith(libc::ENOSPC))
+    .not_by_tool(LIMITS_OF_THE_RUN),
     Probe::new("D04", TreeEnd, "start a daemon in a session of its own", start_daemon).expecting(
         Expected::Needed("tools start servers; that it is gone with the run is looked at from outside"),
     ),

@@ -1,10 +1,11 @@
 //! The table of the probes as a page of the documentation.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use stockade_core::guarantee::Guarantee;
 
-use super::table::{Control, Exception, Expected, KernelUser, PROBES, Probe};
+use super::table::{ByTool, Control, Exception, Expected, KernelUser, PROBES, Probe};
 
 /// The page, in Markdown.
 pub fn reference() -> String {
@@ -28,7 +29,25 @@ pub fn reference() -> String {
             row(&mut page, probe);
         }
     }
+    page += &left_by_tools();
     page
+}
+
+/// The probes that a tool of a real agent does not take, by the reason.
+fn left_by_tools() -> String {
+    let mut left: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for probe in PROBES {
+        if let ByTool::Left(why) = probe.by_tool {
+            left.entry(why).or_default().push(probe.id);
+        }
+    }
+    let mut text = "\n## Taken by a tool of the agent\n\nA rehearsal has the real agent take these probes with its shell, \
+                    all but\n\n"
+        .to_owned();
+    for (why, ids) in left {
+        let _ = writeln!(text, "- {}: {why}", ids.join(", "));
+    }
+    text
 }
 
 fn row(page: &mut String, probe: &Probe) {

@@ -15,7 +15,7 @@ use crate::errno::errno_name;
 use crate::sys::process::{self, Ended, Side, Wait};
 
 use super::fixture::FixtureFacts;
-use super::table::{PROBES, Probe};
+use super::table::{PROBES, Probe, probe};
 
 /// How long a probe may take: longer than it waits for an answer outside.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -91,6 +91,19 @@ impl Observation {
     /// What was seen; text that nobody wrote is [`Observed::Broken`].
     pub fn seen(&self) -> Observed {
         Observed::from_text(&self.observed).unwrap_or(Observed::Broken)
+    }
+
+    /// In one short line, for whoever may cut what is long: `ID=OBSERVED`.
+    pub fn brief(&self) -> String {
+        format!("{}={}", self.id, self.observed)
+    }
+
+    /// Reads what [`Observation::brief`] wrote. `None`: the line says something else.
+    pub fn from_brief(line: &str) -> Option<Self> {
+        let (id, observed) = line.trim().split_once('=')?;
+        probe(id)?;
+        Observed::from_text(observed)?;
+        Some(Self { id: id.to_owned(), observed: observed.to_owned(), detail: String::new() })
     }
 }
 
@@ -209,7 +222,7 @@ fn read_line(reader: OwnedFd, deadline: Instant) -> Answer {
 
 #[cfg(test)]
 mod tests {
-    use super::Observed;
+    use super::{Observation, Observed};
 
     #[test]
     fn every_observation_survives_the_report() {
@@ -226,5 +239,21 @@ mod tests {
             assert_eq!(Observed::from_text(&observed.text()), Some(observed));
         }
         assert_eq!(Observed::from_text("EUNKNOWN"), None);
+    }
+
+    #[test]
+    fn a_brief_line_is_read_as_it_was_written_and_nothing_else_is() {
+        let seen = |observed: Observed| Observation {
+            id: "W01".to_owned(),
+            observed: observed.text(),
+            detail: String::new(),
+        };
+        for observed in [Observed::Allowed, Observed::KilledBySeccomp, Observed::Denied(13)] {
+            let observation = seen(observed);
+            assert_eq!(Observation::from_brief(&format!(" {}\r", observation.brief())), Some(observation));
+        }
+        for other in ["", "W01", "W01=", "W01=maybe", "W99=allowed", "status=0", "see W01=allowed"] {
+            assert_eq!(Observation::from_brief(other), None, "{other}");
+        }
     }
 }

@@ -17,6 +17,11 @@ use super::table::{Control, Exception, Expected, Probe};
 
 const ROOT_ONLY: Control = Control::AllowedForRoot;
 
+/// For a tool of a real agent.
+const NOTHING_LEFT: &str = "nothing was left to whoever started the fence";
+/// For a tool of a real agent.
+const OWN_STREAMS: &str = "the agent gives its tools streams of their own, made inside";
+
 pub(super) const PROBES: &[Probe] = &[
     Probe::new("R01", Secrets, "read ~/.ssh/id_ed25519", |f| read_secret(f.at("home/.ssh/id_ed25519"))),
     Probe::new("R02", Secrets, "read ~/.aws/credentials", |f| read_secret(f.at("home/.aws/credentials"))),
@@ -58,21 +63,25 @@ pub(super) const PROBES: &[Probe] = &[
     )]),
     Probe::new("R14", Secrets, "find a token in its own environment", |_| {
         find_secret(fs::File::open("/proc/self/environ")?)
-    }),
+    })
+    .not_by_tool(NOTHING_LEFT),
     Probe::new("R15", Secrets, "read an inherited descriptor of a secret", |_| {
         let mut text = [0_u8; 64];
         let count = rustix::io::pread(inherited(careless_descriptors::SECRET), &mut text, 0)?;
         find_secret(text.get(..count).unwrap_or_default())
-    }),
+    })
+    .not_by_tool(NOTHING_LEFT),
     Probe::new("R16", Secrets, "read a key through an inherited descriptor of /", |f| {
         find_secret(fs::File::from(below_inherited_root(f, "home/.ssh/id_ed25519", OFlags::RDONLY)?))
-    }),
+    })
+    .not_by_tool(NOTHING_LEFT),
     Probe::new(
         "R17",
         WriteConfinement,
         "open ~/.bashrc for writing through an inherited descriptor of /",
         |f| below_inherited_root(f, "home/.bashrc", OFlags::WRONLY | OFlags::APPEND).map(drop),
-    ),
+    )
+    .not_by_tool(NOTHING_LEFT),
     Probe::new("R18", Secrets, "open a file by a handle, past every path", open_by_handle).outside(ROOT_ONLY),
     Probe::new("R19", Secrets, "read another program's file in /dev/shm", |f| {
         read_secret(format!("/dev/shm/{}", f.token))
@@ -81,7 +90,8 @@ pub(super) const PROBES: &[Probe] = &[
     Probe::new("R21", Secrets, "open another program's message queue", open_message_queue),
     Probe::new("R22", Secrets, "find a key in the session keyring of the caller", |f| {
         find_key(KEYRING_SESSION, &f.session_key())
-    }),
+    })
+    .not_by_tool(NOTHING_LEFT),
     Probe::new("R23", Secrets, "find a key in the user's keyring", |f| find_key(KEYRING_USER, &f.user_key())),
     Probe::new("R24", Secrets, "list keys in /proc/keys", |f| {
         let listed = String::from_utf8_lossy(&fs::read("/proc/keys")?).contains(&f.token);
@@ -101,10 +111,12 @@ pub(super) const PROBES: &[Probe] = &[
     .outside(ROOT_ONLY),
     Probe::new("R26", WriteConfinement, "reopen its own standard input for writing", |_| {
         Ok(OpenOptions::new().append(true).open("/proc/self/fd/0")?.write_all(b"tamper\n")?)
-    }),
+    })
+    .not_by_tool(OWN_STREAMS),
     Probe::new("R27", WriteConfinement, "empty a log through an inherited descriptor", |_| {
         Ok(rustix::fs::ftruncate(inherited(careless_descriptors::LOG), 0)?)
-    }),
+    })
+    .not_by_tool(NOTHING_LEFT),
     Probe::new("R28", Secrets, "read a key through /proc/self/cwd/../..", |_| {
         read_secret("/proc/self/cwd/../../home/.ssh/id_ed25519")
     }),
@@ -116,10 +128,12 @@ pub(super) const PROBES: &[Probe] = &[
     Probe::new("R31", Secrets, "read a private file outside the home", |f| read_secret(f.at("vault/token"))),
     Probe::new("R32", ProcessVisibility, "reopen the agent's standard input, to forge answers", |_| {
         open_for_writing(of_the_agent("fd/0"))
-    }),
+    })
+    .not_by_tool(OWN_STREAMS),
     Probe::new("R33", ProcessVisibility, "reopen the agent's standard output, to forge its words", |_| {
         open_for_writing(of_the_agent("fd/1"))
-    }),
+    })
+    .not_by_tool(OWN_STREAMS),
     Probe::new("R34", ProcessVisibility, "open /proc/AGENT/mem for writing", |_| {
         open_for_writing(of_the_agent("mem"))
     })

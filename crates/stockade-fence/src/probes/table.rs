@@ -134,6 +134,15 @@ impl Control {
     }
 }
 
+/// Whether a probe says something where a tool of a real agent takes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ByTool {
+    /// It does: the same as in a fence without an agent.
+    Taken,
+    /// It does not, and why.
+    Left(&'static str),
+}
+
 /// One escape attempt.
 #[derive(Clone, Copy, Debug)]
 pub struct Probe {
@@ -151,6 +160,8 @@ pub struct Probe {
     pub(super) exceptions: &'static [Exception],
     /// What the same action does outside.
     pub control: Control,
+    /// Whether a tool of a real agent takes it.
+    pub by_tool: ByTool,
     pub(super) run: fn(&FixtureFacts) -> Outcome,
 }
 
@@ -171,6 +182,7 @@ impl Probe {
             isolated_write: denied,
             exceptions: &[],
             control: Control::Allowed,
+            by_tool: ByTool::Taken,
             run,
         }
     }
@@ -187,6 +199,11 @@ impl Probe {
 
     pub(super) const fn outside(self, control: Control) -> Self {
         Self { control, ..self }
+    }
+
+    /// It says nothing where a tool of a real agent takes it.
+    pub(super) const fn not_by_tool(self, why: &'static str) -> Self {
+        Self { by_tool: ByTool::Left(why), ..self }
     }
 
     /// What must be observed inside in this setting.
@@ -245,6 +262,11 @@ pub const PROBES: &[Probe] = &{
     all
 };
 
+/// The probes that a tool of a real agent takes.
+pub fn taken_by_tool() -> impl Iterator<Item = &'static Probe> {
+    PROBES.iter().filter(|probe| probe.by_tool == ByTool::Taken)
+}
+
 /// Finds a probe by its id.
 pub fn probe(id: &str) -> Option<&'static Probe> {
     PROBES.iter().find(|probe| probe.id == id)
@@ -258,7 +280,7 @@ mod tests {
     use stockade_core::survey::Rung;
 
     use super::KernelUser::{Another, Callers};
-    use super::{Expected, PROBES, ProcessLimit, Setting};
+    use super::{ByTool, Expected, PROBES, ProcessLimit, Setting, taken_by_tool};
 
     #[test]
     fn every_id_is_there_once() {
@@ -273,6 +295,14 @@ mod tests {
             }
             assert_eq!(ids.iter().filter(|id| id.starts_with(family)).count(), last, "{family}");
         }
+    }
+
+    #[test]
+    fn only_these_are_left_out_where_a_tool_takes_them() {
+        let left: Vec<_> = PROBES.iter().filter(|p| p.by_tool != ByTool::Taken).map(|p| p.id).collect();
+        let expected = ["R14", "R15", "R16", "R17", "R22", "R26", "R27", "R32", "R33", "D01", "D02", "D03"];
+        assert_eq!(left, expected);
+        assert_eq!(taken_by_tool().count(), PROBES.len() - expected.len());
     }
 
     #[test]

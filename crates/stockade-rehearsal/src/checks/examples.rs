@@ -80,7 +80,7 @@ pub(crate) fn events() -> Vec<Event> {
 pub(crate) fn played(results: &[String]) -> Played {
     Played {
         receipt: receipt(),
-        planned_tools: None,
+        plan: None,
         events: events(),
         wire: wire(conversation(results)),
         cancel: None,
