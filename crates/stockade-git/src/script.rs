@@ -14,9 +14,9 @@ pub use report::{Captured, Prepared, captured, prepared};
 use crate::private::PrivateFolder;
 
 /// Fills a made worktree, or notes what a named one holds.
-pub const PREPARE: &str = include_str!("script/prepare.sh");
+pub const PREPARE: &str = concat!(include_str!("script/add.sh"), include_str!("script/prepare.sh"));
 /// Turns what the files hold into objects and tells what there is.
-pub const CAPTURE: &str = include_str!("script/capture.sh");
+pub const CAPTURE: &str = concat!(include_str!("script/add.sh"), include_str!("script/capture.sh"));
 /// Writes a bundle to standard output.
 pub const BUNDLE: &str = include_str!("script/bundle.sh");
 
