@@ -33,7 +33,8 @@ use crate::{
     limits, place,
     recorder::Recorder,
     request::{LaneRequest, PromptSource},
-    run::{LaneOutcome, Reserved},
+    reserved::Reserved,
+    run::LaneOutcome,
     storage,
     watch::Watched,
 };

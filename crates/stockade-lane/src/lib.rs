@@ -20,6 +20,7 @@ mod probe_host;
 mod recorder;
 mod repository;
 mod request;
+mod reserved;
 mod run;
 mod scratch;
 mod stopping;

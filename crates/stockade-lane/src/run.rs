@@ -13,7 +13,6 @@ use stockade_core::{
     event::{EventKind, Source},
     judge::Judge,
     limits::{LimitBy, LimitId},
-    mode::AccessMode,
     order::Pin,
     plan::{LaunchPlan, MountSource, plan, rungs_to_try},
     receipt::Receipt,
@@ -26,7 +25,7 @@ use stockade_fence::{
 };
 use stockade_gateway::{Credential, Egress, Gateway, ModelPolicy, Upstream};
 use stockade_journal::{
-    Reservation, ReservationRequest, RunDir, State, Stream, walk,
+    RunDir, State, Stream, walk,
     workspace_lock::{WorkspaceLock, Writer},
 };
 use stockade_providers::SessionLog;
@@ -45,6 +44,7 @@ use crate::{
     pin, place,
     recorder::{Observer, Recorder},
     request::{LaneRequest, StopRequest},
+    reserved::Reserved,
     scratch::Scratch,
     storage,
     streams::{self, Streams},
@@ -95,7 +95,7 @@ pub async fn run(
     let launcher = stockade_journal::launcher_record().map_err(|e| storage::refusal(&e))?;
     let mut run = state.create_run(&id, &launcher).map_err(|e| storage::refusal(&e))?;
     let paths = Paths::new(&id, run.path(), started_at, launcher);
-    let reserved = match reserve(request, &admitted, &paths, &run) {
+    let reserved = match Reserved::take(request, &admitted, &paths, &run) {
         Ok(reserved) => reserved,
         Err(refusal) => {
             // Nothing is left of an order that was never accepted. A failure to remove it leaves a folder for `gc`.
@@ -148,54 +148,6 @@ async fn caught(stages: impl Future<Output = Result<(), Refusal>>) -> Result<(),
         })
     })
     .await
-}
-
-/// The caller's files, reserved.
-#[derive(Debug)]
-pub(crate) struct Reserved {
-    pub(crate) output: Option<Reservation>,
-    pub(crate) receipt: Option<Reservation>,
-}
-
-impl Reserved {
-    fn paths(&self) -> Vec<PathBuf> {
-        [&self.output, &self.receipt].into_iter().flatten().map(|r| r.path().to_owned()).collect()
-    }
-}
-
-fn reserve(
-    request: &LaneRequest,
-    admitted: &Admitted,
-    paths: &Paths,
-    run: &RunDir,
-) -> Result<Reserved, Refusal> {
-    let mut writable = admitted.order.writes.clone();
-    let workspace = &admitted.order.workspace;
-    // A folder that is refused as a workspace is never shown to anybody, and the refusal needs its receipt.
-    let is_refused = workspace.objections.iter().any(|o| o.modes.contains(&admitted.order.mode));
-    if admitted.order.mode == AccessMode::IsolatedWrite && !is_refused && !workspace.is_replaced() {
-        writable.push(workspace.path.clone());
-    }
-    let bytes = conclude::receipt_bytes(&conclude::interrupted(request, admitted, paths));
-    let absolute = |p: &Option<PathBuf>| p.as_deref().map(conclude::absolute);
-    let (output, receipt) = (absolute(&request.output), absolute(&request.receipt));
-    let mut requests = Vec::new();
-    requests.extend(output.as_deref().map(|path| ReservationRequest { path, initial: b"" }));
-    requests.extend(receipt.as_deref().map(|path| ReservationRequest { path, initial: &bytes }));
-    let mut taken =
-        Reservation::make_all(&requests, &writable).map_err(|e| storage::refusal(&e))?.into_iter();
-    let reserved = Reserved {
-        output: if output.is_some() { taken.next() } else { None },
-        receipt: if receipt.is_some() { taken.next() } else { None },
-    };
-    if let Err(e) = run.reserve_receipt(&bytes) {
-        for taken in [reserved.output, reserved.receipt].into_iter().flatten() {
-            // The failure that ends the order is the one to report.
-            drop(taken.roll_back());
-        }
-        return Err(storage::refusal(&e));
-    }
-    Ok(reserved)
 }
 
 /// What was begun before the order was accepted.
