@@ -42,7 +42,7 @@ pub(crate) enum Command {
     /// Print how an order would be carried out, or why not; start nothing
     #[command(after_help = PLAN_EXAMPLES)]
     Plan(PlanArgs),
-    /// Show and verify receipts
+    /// Show and verify receipts, and show what a run changed
     #[command(subcommand)]
     Receipt(ReceiptCommand),
     /// Tell whether this host can run an agent, per guarantee, with cause and remedy
