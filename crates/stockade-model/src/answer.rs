@@ -23,13 +23,14 @@ use self::play::{Play, Record};
 use crate::control::Holds;
 use crate::log::{Log, RequestClass, RequestSeen};
 use crate::scenario::{Answer, Completion, Ending, HttpAnswer, Scenario, Step};
-use crate::wire::chat::{self, Encoder};
-use crate::wire::{Asked, Form};
+use crate::wire::{self, Api, Asked, Form, Naming, Words};
 
 /// The longest request body in bytes: twice the longest prompt an agent may be given.
 const MAX_REQUEST_BYTES: usize = 16 * 1024 * 1024;
 /// How long a client may take to send its body.
 const BODY_WAIT: Duration = Duration::from_secs(60);
+/// How many bytes of a request are said to make a token.
+const BYTES_PER_TOKEN: usize = 4;
 /// The model that is listed, and named where a request names none.
 const MODEL: &str = "scripted-1";
 /// The answer to a completion without tools.
@@ -84,19 +85,37 @@ pub(crate) async fn handle(
     let authorized = is_authorized(stage.api_key.as_deref(), &head.headers);
     let record = Record::new(Arc::clone(&stage), sequence);
     match call {
-        Call::Completion(asked, text) => {
+        Call::Completion(api, asked, text) => {
             seen.model.clone_from(&asked.model);
-            seen.tools.clone_from(&asked.tools);
+            seen.tools = asked.tools.iter().map(|tool| tool.name.clone()).collect();
             seen.step = (asked.class == RequestClass::Main).then_some(asked.answered);
             note_body(&mut seen, &text);
             stage.log.request(seen);
-            if authorized { complete(&stage, asked, record).await } else { Ok(unauthorized(record)) }
+            if authorized {
+                complete(&stage, api, asked, record).await
+            } else {
+                Ok(unauthorized(api, record))
+            }
         }
         Call::Models => {
             stage.log.request(seen);
             let list = json!({"object": "list", "data": [{"id": MODEL, "object": "model"}]});
             let status = StatusCode::OK;
-            Ok(if authorized { json_answer(status, list.to_string(), record) } else { unauthorized(record) })
+            Ok(if authorized {
+                json_answer(status, list.to_string(), record)
+            } else {
+                unauthorized(Api::Chat, record)
+            })
+        }
+        Call::TokenCount(text) => {
+            note_body(&mut seen, &text);
+            stage.log.request(seen);
+            let count = json!({"input_tokens": text.len() / BYTES_PER_TOKEN});
+            Ok(if authorized {
+                json_answer(StatusCode::OK, count.to_string(), record)
+            } else {
+                unauthorized(Api::Messages, record)
+            })
         }
         Call::Probe => {
             stage.log.request(seen);
@@ -106,14 +125,16 @@ pub(crate) async fn handle(
             note_body(&mut seen, &text);
             stage.log.request(seen);
             let reason = status.canonical_reason().unwrap_or_default();
-            Ok(json_answer(status, chat::error_body(status.as_u16(), reason), record))
+            let api = Api::of_path(head.uri.path()).unwrap_or(Api::Chat);
+            Ok(error_answer(api, &Words::of_status(status.as_u16(), reason.to_owned()), record))
         }
     }
 }
 
 /// What a request turned out to be.
 enum Call {
-    Completion(Asked, Bytes),
+    Completion(Api, Asked, Bytes),
+    TokenCount(Bytes),
     Models,
     Probe,
     Other(StatusCode, Bytes),
@@ -130,9 +151,13 @@ impl Call {
             Self::Probe
         } else if reads && path.ends_with("/models") {
             Self::Models
-        } else if method == Method::POST && chat::is_path(path) {
+        } else if method != Method::POST {
+            Self::Other(StatusCode::NOT_FOUND, text)
+        } else if path.ends_with("/messages/count_tokens") {
+            Self::TokenCount(text)
+        } else if let Some(api) = Api::of_path(path) {
             match serde_json::from_slice::<Value>(&text) {
-                Ok(value) => Self::Completion(chat::read(&value), text),
+                Ok(value) => Self::Completion(api, api.read(&value), text),
                 Err(_) => Self::Other(StatusCode::BAD_REQUEST, text),
             }
         } else {
@@ -142,7 +167,8 @@ impl Call {
 
     fn class(&self) -> RequestClass {
         match self {
-            Self::Completion(asked, _) => asked.class,
+            Self::Completion(_, asked, _) => asked.class,
+            Self::TokenCount(_) => RequestClass::TokenCount,
             Self::Models => RequestClass::Models,
             Self::Probe => RequestClass::Probe,
             Self::Other(..) => RequestClass::Other,
@@ -197,13 +223,23 @@ fn note_body(seen: &mut RequestSeen, text: &Bytes) {
 
 fn is_authorized(key: Option<&str>, headers: &HeaderMap) -> bool {
     let Some(key) = key else { return true };
-    let sent = headers.get(AUTHORIZATION).map(HeaderValue::as_bytes);
-    sent.and_then(|value| value.strip_prefix(b"Bearer ")) == Some(key.as_bytes())
+    let bearer = headers.get(AUTHORIZATION).and_then(|value| value.as_bytes().strip_prefix(b"Bearer "));
+    let sent = bearer.or_else(|| headers.get("x-api-key").map(HeaderValue::as_bytes));
+    sent == Some(key.as_bytes())
 }
 
-fn unauthorized(record: Record) -> Response<AnswerBody> {
-    let status = StatusCode::UNAUTHORIZED;
-    json_answer(status, chat::error_body(status.as_u16(), "the bearer token is not the expected key"), record)
+fn unauthorized(api: Api, record: Record) -> Response<AnswerBody> {
+    let message = "the bearer token is not the expected key".to_owned();
+    error_answer(api, &Words::of_status(StatusCode::UNAUTHORIZED.as_u16(), message), record)
+}
+
+fn error_answer(api: Api, words: &Words, record: Record) -> Response<AnswerBody> {
+    json_answer(status_of(words.status), api.error(words).to_string(), record)
+}
+
+/// The scenario's check has let only valid statuses pass.
+fn status_of(status: u16) -> StatusCode {
+    StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
 }
 
 fn json_answer(status: StatusCode, body: String, record: Record) -> Response<AnswerBody> {
@@ -214,15 +250,24 @@ fn json_answer(status: StatusCode, body: String, record: Record) -> Response<Ans
     response
 }
 
-async fn complete(stage: &Arc<Stage>, asked: Asked, record: Record) -> Result<Response<AnswerBody>, Closed> {
+async fn complete(
+    stage: &Arc<Stage>,
+    api: Api,
+    asked: Asked,
+    record: Record,
+) -> Result<Response<AnswerBody>, Closed> {
     let side;
     let step = match asked.class {
         RequestClass::Main => stage.scenario.step(asked.answered),
         RequestClass::Title => {
-            side = Step { delay: Duration::ZERO, answer: Answer::Completion(chat::title()) };
+            side = Step { delay: Duration::ZERO, answer: Answer::Completion(wire::title()) };
             &side
         }
-        RequestClass::Toolless | RequestClass::Models | RequestClass::Probe | RequestClass::Other => {
+        RequestClass::Toolless
+        | RequestClass::TokenCount
+        | RequestClass::Models
+        | RequestClass::Probe
+        | RequestClass::Other => {
             side = Step::text(TOOLLESS_TEXT);
             &side
         }
@@ -233,8 +278,9 @@ async fn complete(stage: &Arc<Stage>, asked: Asked, record: Record) -> Result<Re
             record.complete(None);
             Err(Closed)
         }
-        Answer::Http(answer) => Ok(http_answer(answer, record)),
-        Answer::Completion(completion) => Ok(play_answer(completion.clone(), asked, record)),
+        Answer::Http(answer) => Ok(http_answer(api, answer, record)),
+        Answer::Fault(fault) => Ok(error_answer(api, &Words::of(api, *fault), record)),
+        Answer::Completion(completion) => Ok(play_answer(completion.clone(), api, asked, record)),
     }
 }
 
@@ -245,14 +291,12 @@ async fn wait(pause: Duration) {
     }
 }
 
-fn http_answer(answer: &HttpAnswer, record: Record) -> Response<AnswerBody> {
-    // The scenario's check has let only valid statuses and headers pass.
-    let status = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+fn http_answer(api: Api, answer: &HttpAnswer, record: Record) -> Response<AnswerBody> {
     let body = answer.body.clone().unwrap_or_else(|| {
         let message = format!("scripted error {}", answer.status);
-        chat::error_body(answer.status, &message)
+        api.error(&Words::of_status(answer.status, message)).to_string()
     });
-    let mut response = json_answer(status, body, record);
+    let mut response = json_answer(status_of(answer.status), body, record);
     let headers = response.headers_mut();
     if let Some(value) = answer.content_type.as_deref().and_then(|text| HeaderValue::try_from(text).ok()) {
         headers.insert(CONTENT_TYPE, value);
@@ -267,12 +311,14 @@ fn http_answer(answer: &HttpAnswer, record: Record) -> Response<AnswerBody> {
     response
 }
 
-fn play_answer(completion: Completion, asked: Asked, record: Record) -> Response<AnswerBody> {
+fn play_answer(completion: Completion, api: Api, asked: Asked, record: Record) -> Response<AnswerBody> {
     let model = completion.model.clone().or(asked.model).unwrap_or_else(|| MODEL.to_owned());
     let ending = completion.ending;
-    let encoder = Encoder::new(record.sequence(), model, asked.answered);
-    let play = Play { completion, encoder, form: asked.form };
+    let naming = Naming { sequence: record.sequence(), model, step: asked.answered, tools: asked.tools };
+    let play = Play { completion, api, naming, form: asked.form };
+    let status = status_of(play.status());
     let mut response = Response::new(Either::Right(PlayedBody::new(|output| play.run(record, output))));
+    *response.status_mut() = status;
     let headers = response.headers_mut();
     match asked.form {
         Form::Stream { .. } => {

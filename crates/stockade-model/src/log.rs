@@ -82,6 +82,8 @@ pub enum RequestClass {
     Title,
     /// A completion without tools, such as a summary.
     Toolless,
+    /// A question how many tokens a request has.
+    TokenCount,
     /// The list of models.
     Models,
     /// `GET /` or `HEAD /`, by which agents warm up a connection.

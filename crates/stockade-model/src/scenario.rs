@@ -6,7 +6,7 @@ mod variables;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-pub(crate) use step::{Answer, Completion, Ending, HttpAnswer, Step, ToolCall, Usage};
+pub(crate) use step::{Answer, Completion, Ending, Fault, Finish, HttpAnswer, Step, ToolCall, Usage};
 
 /// A conversation as the model will hold it. Made by [`Scenario::parse`] only, and valid from then on.
 ///
@@ -23,7 +23,8 @@ pub(crate) use step::{Answer, Completion, Ending, HttpAnswer, Step, ToolCall, Us
 /// | `hold` | keeps the answer open until this name is released on the control socket |
 /// | `tools` | tool calls, `[{name, arguments}]`; a string as `arguments` is sent as it is, well-formed or not |
 /// | `end` | `finish` (default), `cut` (the stream ends properly, without finish reason), `abort` (the connection is dropped in the middle), `malformed` (an event that is not JSON, then the end), `hang` (nothing more, for ever), `close` (the connection is closed without any answer) |
-/// | `finish` | the finish reason (default `stop`, or `tool_calls` after tool calls) |
+/// | `fault` | `overloaded`, `rate-limited`, `quota` or `context-overflow`: an error as the vendor of the API words it, instead of a completion, or stated in the stream after what was said |
+/// | `finish` | the finish reason (default `stop`, or `tool_calls` after tool calls); those two, `length` and `content_filter` are put into the word of the API, others are sent as they are |
 /// | `model` | the served model (default: the one asked for) |
 /// | `usage` | `{inputTokens, cachedTokens, outputTokens, reasoningTokens}` |
 /// | `slowMs` | sends the answer byte by byte with this pause after each |

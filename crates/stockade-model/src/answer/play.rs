@@ -8,8 +8,7 @@ use bytes::Bytes;
 use super::body::{Aborted, Output};
 use super::{Stage, wait};
 use crate::scenario::{Completion, Ending};
-use crate::wire::Form;
-use crate::wire::chat::Encoder;
+use crate::wire::{Api, Form, Naming, UsageEvent, Words};
 
 /// The entry in the log about one answer. Dropped before it is complete, it says that the client went away.
 #[derive(Debug)]
@@ -47,7 +46,8 @@ impl Drop for Record {
 #[derive(Debug)]
 pub(crate) struct Play {
     pub(crate) completion: Completion,
-    pub(crate) encoder: Encoder,
+    pub(crate) api: Api,
+    pub(crate) naming: Naming,
     pub(crate) form: Form,
 }
 
@@ -58,53 +58,64 @@ impl Play {
     /// Writes the answer. The end of the future is the end of the body.
     pub(crate) async fn run(self, record: Record, output: Output) {
         let outlet = Outlet { output, byte_pause: self.completion.byte_pause };
+        let status = self.status();
         let played = match self.form {
-            Form::Stream { .. } => self.stream(&record, &outlet).await,
+            Form::Stream { usage } => self.stream(usage, &record, &outlet).await,
             Form::Whole => self.whole(&record, &outlet).await,
         };
         if played.is_ok() {
-            record.complete(Some(200));
+            record.complete(Some(status));
         }
     }
 
-    async fn stream(&self, record: &Record, outlet: &Outlet) -> Result<(), Gone> {
-        let Self { completion, encoder, form } = self;
+    /// The HTTP status: an answer in one piece cannot state an error beside what it says.
+    pub(crate) fn status(&self) -> u16 {
+        match (self.completion.ending, self.form) {
+            (Ending::Fault(fault), Form::Whole) => Words::of(self.api, fault).status,
+            _ => 200,
+        }
+    }
+
+    async fn stream(&self, usage: UsageEvent, record: &Record, outlet: &Outlet) -> Result<(), Gone> {
+        let Self { completion, api, naming, .. } = self;
+        let stream = api.stream(naming, completion, usage);
         let says_nothing =
             completion.think.is_empty() && completion.text.is_empty() && completion.tools.is_empty();
         if !(says_nothing && completion.ending == Ending::Hang) {
-            outlet.send(encoder.open()).await?;
+            outlet.send(stream.open).await?;
         }
-        for piece in &completion.think {
-            outlet.send(encoder.think(piece)).await?;
-            wait(completion.gap).await;
-        }
-        for piece in &completion.text {
-            outlet.send(encoder.text(piece)).await?;
+        for piece in stream.pieces {
+            outlet.send(piece).await?;
             wait(completion.gap).await;
         }
         self.hold(record, outlet).await?;
-        for (index, call) in completion.tools.iter().enumerate() {
-            outlet.send(encoder.tool(index, call)).await?;
+        for call in stream.calls {
+            outlet.send(call).await?;
         }
-        match (completion.ending, form) {
-            (Ending::Finish, Form::Stream { usage }) => outlet.send(encoder.finish(completion, *usage)).await,
-            (Ending::Malformed, _) => outlet.send(Encoder::malformed()).await,
-            (ending, _) => end(ending, outlet).await,
+        match completion.ending {
+            Ending::Finish => outlet.send(stream.finish).await,
+            Ending::Malformed => outlet.send(api.malformed()).await,
+            Ending::Fault(fault) => outlet.send(api.stated(naming, fault)).await,
+            Ending::Cut => Ok(()),
+            Ending::Abort => outlet.abort().await,
+            Ending::Hang => std::future::pending().await,
         }
     }
 
     async fn whole(&self, record: &Record, outlet: &Outlet) -> Result<(), Gone> {
-        let Self { completion, encoder, .. } = self;
+        let Self { completion, api, naming, .. } = self;
         self.hold(record, outlet).await?;
-        let object = encoder.whole(completion);
+        let object = Bytes::from(api.whole(naming, completion).to_string());
         let half = object.slice(..object.len() / 2);
         match completion.ending {
             Ending::Finish => outlet.send(object).await,
-            Ending::Malformed => outlet.send(Encoder::malformed()).await,
-            Ending::Hang => end(Ending::Hang, outlet).await,
-            ending @ (Ending::Cut | Ending::Abort) => {
+            Ending::Malformed => outlet.send(api.malformed()).await,
+            Ending::Fault(fault) => outlet.send(api.error(&Words::of(*api, fault)).to_string().into()).await,
+            Ending::Hang => std::future::pending().await,
+            Ending::Cut => outlet.send(half).await,
+            Ending::Abort => {
                 outlet.send(half).await?;
-                end(ending, outlet).await
+                outlet.abort().await
             }
         }
     }
@@ -116,15 +127,6 @@ impl Play {
         record.stage.holds.wait(name).await;
         record.stage.log.released(name);
         Ok(())
-    }
-}
-
-/// The endings that send nothing more.
-async fn end(ending: Ending, outlet: &Outlet) -> Result<(), Gone> {
-    match ending {
-        Ending::Finish | Ending::Malformed | Ending::Cut => Ok(()),
-        Ending::Abort => outlet.abort().await,
-        Ending::Hang => std::future::pending().await,
     }
 }
 

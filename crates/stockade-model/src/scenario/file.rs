@@ -9,7 +9,7 @@ use serde::de::{self, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-use super::step::{Answer, Completion, Ending, HttpAnswer, Step, ToolCall, Usage};
+use super::step::{Answer, Completion, Ending, Fault, HttpAnswer, Step, ToolCall, Usage};
 use super::{Scenario, ScenarioError};
 
 /// The longest pause a step may ask for. A step that shall last longer holds or hangs.
@@ -37,6 +37,7 @@ struct StepFile {
     hold: Option<String>,
     tools: Option<Vec<ToolFile>>,
     end: Option<End>,
+    fault: Option<Fault>,
     finish: Option<String>,
     model: Option<String>,
     usage: Option<UsageFile>,
@@ -145,13 +146,19 @@ fn check(mut file: StepFile) -> Result<Step, &'static str> {
     let delay = pause(file.delay_ms)?;
     let completes = file.has_completion_keys();
     let answer = match (file.http.take(), file.end) {
+        (Some(_), _) if file.fault.is_some() => return Err("`http` and `fault` are two answers"),
+        (None, Some(_)) if file.fault.is_some() => return Err("`fault` is an end of its own"),
         (Some(http), None) if !completes => Answer::Http(check_http(http)?),
         (Some(_), _) => return Err("`http` replaces the completion, so only `delayMs` goes with it"),
         (None, Some(End::Close)) if !completes => Answer::Close,
         (None, Some(End::Close)) => {
             return Err("nothing is sent before `close`, so only `delayMs` goes with it");
         }
-        (None, None) if !completes => return Err("the step says nothing"),
+        (None, None) if !completes => {
+            return file.fault.map_or(Err("the step says nothing"), |fault| {
+                Ok(Step { delay, answer: Answer::Fault(fault) })
+            });
+        }
         (None, end) => Answer::Completion(check_completion(file, end)?),
     };
     Ok(Step { delay, answer })
@@ -193,7 +200,8 @@ fn check_http(file: HttpFile) -> Result<HttpAnswer, &'static str> {
 
 fn check_completion(file: StepFile, end: Option<End>) -> Result<Completion, &'static str> {
     let ending = match end {
-        None | Some(End::Finish) => Ending::Finish,
+        None => file.fault.map_or(Ending::Finish, Ending::Fault),
+        Some(End::Finish) => Ending::Finish,
         Some(End::Cut) => Ending::Cut,
         Some(End::Abort | End::Close) => Ending::Abort,
         Some(End::Malformed) => Ending::Malformed,

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use serde::Deserialize;
 use serde_json::Value;
 
 /// What the model does for one request.
@@ -20,8 +21,39 @@ pub(crate) enum Answer {
     Close,
     /// A plain HTTP answer: a fault, or a page that is no completion.
     Http(HttpAnswer),
+    /// An error in the words of the API asked.
+    Fault(Fault),
     /// A completion, whole or broken.
     Completion(Completion),
+}
+
+/// Errors that each API words in its own way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Fault {
+    /// The service has too much to do.
+    Overloaded,
+    /// The account asks too often.
+    RateLimited,
+    /// The account has used up what it may use.
+    Quota,
+    /// The conversation is longer than the model can read.
+    ContextOverflow,
+}
+
+/// Why a completion ended, whatever the word of the API.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Finish<'a> {
+    /// The model had said everything.
+    Stop,
+    /// It called tools.
+    ToolCalls,
+    /// It reached the limit of tokens.
+    Length,
+    /// The vendor's filter stopped it.
+    ContentFilter,
+    /// Any other word, which is sent as it is.
+    Other(&'a str),
 }
 
 /// A plain HTTP answer.
@@ -54,6 +86,20 @@ pub(crate) struct Completion {
     pub(crate) byte_pause: Option<Duration>,
 }
 
+impl Completion {
+    /// Why it ends: as the step says, or as its content has it.
+    pub(crate) fn finish(&self) -> Finish<'_> {
+        match self.finish.as_deref() {
+            None if self.tools.is_empty() => Finish::Stop,
+            Some("stop") => Finish::Stop,
+            None | Some("tool_calls") => Finish::ToolCalls,
+            Some("length") => Finish::Length,
+            Some("content_filter") => Finish::ContentFilter,
+            Some(other) => Finish::Other(other),
+        }
+    }
+}
+
 /// A call of one of the agent's tools.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ToolCall {
@@ -74,6 +120,8 @@ pub(crate) enum Ending {
     Abort,
     /// With an event that is not JSON.
     Malformed,
+    /// With an error that the answer states.
+    Fault(Fault),
     /// Never.
     Hang,
 }
@@ -109,7 +157,7 @@ impl Step {
     pub(crate) fn hold_name(&self) -> Option<&str> {
         match &self.answer {
             Answer::Completion(completion) => completion.hold.as_deref(),
-            Answer::Close | Answer::Http(_) => None,
+            Answer::Close | Answer::Http(_) | Answer::Fault(_) => None,
         }
     }
 }

@@ -64,6 +64,22 @@ fn unknown_keys_are_named_with_their_line() {
 }
 
 #[test]
+fn faults_stand_alone_or_end_what_was_said() {
+    for (name, fault) in [
+        ("overloaded", Fault::Overloaded),
+        ("rate-limited", Fault::RateLimited),
+        ("quota", Fault::Quota),
+        ("context-overflow", Fault::ContextOverflow),
+    ] {
+        let alone = parse(&format!(r#"{{"fault":"{name}","delayMs":5}}"#)).unwrap();
+        let delay = std::time::Duration::from_millis(5);
+        assert_eq!(alone.step(0), &Step { delay, answer: Answer::Fault(fault) });
+        let step = completion(&format!(r#"{{"text":"a","fault":"{name}"}}"#));
+        assert_eq!(step.ending, Ending::Fault(fault));
+    }
+}
+
+#[test]
 fn other_versions_are_refused() {
     let error = Scenario::parse(r#"{"version":2,"name":"t","steps":[]}"#).unwrap_err();
     assert_eq!(error.to_string(), "the scenario has version 2, known is 1");
@@ -77,6 +93,9 @@ fn steps_that_contradict_themselves_are_refused_by_name() {
         (r#"{"http":{"status":500},"text":"a"}"#, "`http` replaces"),
         (r#"{"http":{"status":500},"end":"cut"}"#, "`http` replaces"),
         (r#"{"end":"close","text":"a"}"#, "before `close`"),
+        (r#"{"http":{"status":500},"fault":"quota"}"#, "two answers"),
+        (r#"{"text":"a","fault":"quota","end":"cut"}"#, "end of its own"),
+        (r#"{"fault":"quota","finish":"stop"}"#, "`finish` is sent only"),
         (r#"{"http":{"status":99}}"#, "`status`"),
         (r#"{"http":{"status":101}}"#, "`status`"),
         (r#"{"http":{"status":500,"headers":{"a b":"c"}}}"#, "`headers`"),

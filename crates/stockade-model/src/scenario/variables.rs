@@ -24,7 +24,7 @@ pub(super) fn fill(scenario: Scenario, values: &Values) -> Result<Scenario, Scen
 /// The error is the name that has no value.
 fn fill_step(step: Step, values: &Values) -> Result<Step, String> {
     let answer = match step.answer {
-        Answer::Close => Answer::Close,
+        plain @ (Answer::Close | Answer::Fault(_)) => plain,
         Answer::Http(http) => {
             let body = http.body.map(|body| fill_text(&body, values)).transpose()?;
             Answer::Http(HttpAnswer { body, ..http })
