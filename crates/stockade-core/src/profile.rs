@@ -204,7 +204,8 @@ pub enum Dialect {
 pub struct Output {
     /// How stdout is read.
     pub dialect: Dialect,
-    /// The session's own event log, relative to the home.
+    /// The session's own log, relative to the home. A `*` in a part of the path stands for anything; the first file that
+    /// fits is followed.
     #[serde(default)]
     pub session_log: Option<String>,
 }

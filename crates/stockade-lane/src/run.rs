@@ -275,12 +275,9 @@ async fn with_home(
         request, admitted, plan, survey, &home, git, helper, listener, recorder, stops, clock, facts,
     ))
     .await;
-    if let Some(log) = &plan.session_log
-        && let Err(e) = recorder.run().keep_session_events(
-            home.path(),
-            Path::new(log),
-            stockade_providers::LOG_LIMIT_BYTES,
-        )
+    if let Some(log) = facts.watched.as_ref().and_then(|w| w.session_log.as_ref())
+        && let Err(e) =
+            recorder.run().keep_session_events(home.path(), log, stockade_providers::LOG_LIMIT_BYTES)
         && e.kind() != stockade_journal::ErrorKind::NotFound
     {
         note(recorder, "session-log", format!("the session's log was not kept: {e}"));
@@ -549,8 +546,8 @@ async fn agent(
         drop(stdin);
         None
     };
-    let session_log = match plan.session_log.as_ref().map(|log| SessionLog::open(home.path(), Path::new(log)))
-    {
+    let log = plan.session_log.as_ref().map(|log| SessionLog::open(dialect, home.path(), Path::new(log)));
+    let session_log = match log {
         Some(Ok(log)) => Some(log),
         Some(Err(e)) => {
             note(recorder, "session-log", e.to_string());

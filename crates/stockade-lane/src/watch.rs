@@ -5,6 +5,7 @@
 
 use std::{
     collections::HashSet,
+    path::{Path, PathBuf},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -78,6 +79,8 @@ pub(crate) struct Watched {
     pub(crate) limits: Vec<LimitRecord>,
     /// Whether a process that was killed did not end in time.
     pub(crate) stuck: bool,
+    /// The session's own log, relative to the home; `None`: there was none.
+    pub(crate) session_log: Option<PathBuf>,
 }
 
 /// Why watching failed: the fence itself broke.
@@ -190,6 +193,9 @@ pub(crate) async fn watch(
     }
     d.drain(facts).await;
     let Dispatcher { recorder, running, mut watched, stopping, .. } = d;
+    if let Some(log) = &running.session_log {
+        watched.session_log = log.found().map(Path::to_owned);
+    }
     watched.limits = running.limits.records();
     watched.peak_processes = running.limits.peak(LimitId::Processes);
     watched.peak_memory = running.limits.peak(LimitId::Memory);
@@ -443,6 +449,7 @@ impl Dispatcher<'_, '_> {
             Ok(Progress::Absent | Progress::Still | Progress::Closed) => return,
             Ok(Progress::Grown(_)) => self.idle.saw("session log", Instant::now()),
             Err(e) => {
+                self.watched.session_log = log.found().map(Path::to_owned);
                 self.note("session-log", e.to_string());
                 self.running.session_log = None;
                 return;

@@ -3,6 +3,7 @@
 //! `system`/`init` opens, then `assistant` messages and `user` messages with tool results, and one `result` closes.
 //! An `assistant` line is printed only when its tools have run, so the log is the quicker source for those.
 
+mod log;
 mod outcome;
 #[cfg(test)]
 mod tests;
@@ -11,24 +12,14 @@ mod wire;
 
 use std::collections::VecDeque;
 
-use stockade_core::{
-    event::{EventKind, PermissionDecision, ToolStatus},
-    text,
-};
+use stockade_core::event::{EventKind, PermissionDecision, ToolStatus};
 
+pub(crate) use self::log::GrokLog;
 use self::wire::{Block, Init, Line, Message, ResultLine};
-use crate::reader::Recognised;
-
-/// The text of a message or thought in an event, at most, in bytes.
-const TEXT_LIMIT_BYTES: usize = 64 * 1024;
-/// Input and output of a tool call in an event, at most, in bytes.
-const TOOL_TEXT_LIMIT_BYTES: usize = 4 * 1024;
-/// Names, ids and the like, at most, in bytes.
-const NAME_LIMIT_BYTES: usize = 200;
-/// Entries of a list that an agent fills: tools, models.
-const LIST_LIMIT: usize = 200;
-/// Tool calls that may be open at once; older ones lose their name.
-const OPEN_CALLS_LIMIT: usize = 256;
+use crate::{
+    bounds::{LIST_LIMIT, OPEN_CALLS_LIMIT, cut, name, tool_text},
+    reader::Recognised,
+};
 
 /// The state between lines.
 #[derive(Debug)]
@@ -57,7 +48,7 @@ impl GrokMessages {
                 _ => return Recognised::Unknown("system".to_owned()),
             },
             "result" => self.result(&wire::parse_bytes(bytes).unwrap_or_default(), out),
-            other => return Recognised::Unknown(text::head(other, NAME_LIMIT_BYTES)),
+            other => return Recognised::Unknown(name(other)),
         }
         Recognised::Known
     }
@@ -105,7 +96,7 @@ impl GrokMessages {
         }
         self.open.push_back((id.clone(), tool.clone()));
         let input = block.input.map_or("", |raw| raw.get());
-        out.push(EventKind::ToolCall { id, tool, input: text::head(input, TOOL_TEXT_LIMIT_BYTES) });
+        out.push(EventKind::ToolCall { id, tool, input: tool_text(input) });
     }
 
     fn user(&mut self, message: Option<Message<'_>>, out: &mut Vec<EventKind>) {
@@ -122,7 +113,7 @@ impl GrokMessages {
         let at = self.open.iter().position(|(open, _)| *open == id);
         let tool = at.and_then(|at| self.open.remove(at)).map(|(_, tool)| tool);
         let tool = tool.or_else(|| told.named_tool().map(name)).unwrap_or_else(|| "unknown".to_owned());
-        let output = text::head(&told.text, TOOL_TEXT_LIMIT_BYTES);
+        let output = tool_text(&told.text);
         out.push(EventKind::ToolUpdate { id, status: told.status, output });
         let decision = match told.status {
             ToolStatus::Denied => PermissionDecision::Denied,
@@ -146,16 +137,6 @@ impl GrokMessages {
     }
 }
 
-fn name(text: &str) -> String {
-    text::head(text, NAME_LIMIT_BYTES)
-}
-
 fn model_seen(model: &str, place: &str) -> EventKind {
     EventKind::ModelSeen { model: name(model), place: place.to_owned() }
-}
-
-/// The head of a text and how many bytes are left out.
-fn cut(whole: &str) -> (String, u64) {
-    let end = text::floor(whole, TEXT_LIMIT_BYTES);
-    (whole.get(..end).unwrap_or_default().to_owned(), (whole.len() - end) as u64)
 }

@@ -4,6 +4,7 @@
 //! turns the bytes of its stdout into events, a [`SessionLog`] does the same with the log that it keeps. Nothing
 //! here starts anything.
 
+mod bounds;
 mod grok;
 mod lines;
 mod profile;

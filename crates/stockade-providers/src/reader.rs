@@ -27,71 +27,67 @@ const NOTE_HEAD_BYTES: usize = 200;
 /// Any split of the bytes over calls of [`Reader::push`] gives the same events, and the memory it takes does not
 /// depend on what the agent prints, save that one line of up to `LINE_LIMIT_BYTES` is held.
 #[derive(Debug)]
-pub enum Reader {
-    /// Grok's `streaming-messages-json`.
-    GrokMessages(GrokReader),
+pub struct Reader {
+    lines: Lines,
+    stream: Stream,
+    notes: Notes,
 }
 
-/// Reads Grok's `streaming-messages-json`.
+/// The state of a stream between its lines, by dialect.
 #[derive(Debug)]
-pub struct GrokReader {
-    lines: Lines,
-    messages: GrokMessages,
-    notes: Notes,
+enum Stream {
+    GrokMessages(GrokMessages),
 }
 
 impl Reader {
     /// A reader for a dialect, at the start of a stream.
     pub fn new(dialect: Dialect) -> Self {
-        match dialect {
-            Dialect::GrokMessages => Self::GrokMessages(GrokReader {
-                lines: Lines::new(),
-                messages: GrokMessages::new(),
-                notes: Notes::default(),
-            }),
-        }
+        let stream = match dialect {
+            Dialect::GrokMessages => Stream::GrokMessages(GrokMessages::new()),
+        };
+        Self { lines: Lines::new(), stream, notes: Notes::default() }
     }
 
     /// Takes the next bytes and appends the events of every line that they finish.
     pub fn push(&mut self, bytes: &[u8], out: &mut Vec<EventKind>) {
-        match self {
-            Self::GrokMessages(g) => {
-                let (messages, notes) = (&mut g.messages, &mut g.notes);
-                g.lines.push(bytes, |line| grok_line(messages, notes, line, out));
-            }
-        }
+        let Self { lines, stream, notes } = self;
+        lines.push(bytes, |line| stream.line(notes, line, out));
     }
 
     /// Ends the stream. A last line without its end is read if it is whole, else it becomes a note.
     pub fn finish(&mut self, out: &mut Vec<EventKind>) {
-        match self {
-            Self::GrokMessages(g) => {
-                let (messages, notes) = (&mut g.messages, &mut g.notes);
-                g.lines.finish(|line| grok_line(messages, notes, line, out));
-                g.notes.finish(out);
-            }
-        }
+        let Self { lines, stream, notes } = self;
+        lines.finish(|line| stream.line(notes, line, out));
+        notes.finish(out);
     }
 }
 
-fn grok_line(messages: &mut GrokMessages, notes: &mut Notes, line: Line<'_>, out: &mut Vec<EventKind>) {
-    match line {
-        Line::Whole(bytes) => match messages.read(bytes, out) {
-            Recognised::Known => {}
-            Recognised::Unknown(kind) => notes.add(note_code::UNKNOWN_EVENT, kind.as_bytes(), out),
-            Recognised::No if bytes.trim_ascii().is_empty() => {}
-            Recognised::No => notes.add(note_code::STDOUT_NOISE, bytes, out),
-        },
-        Line::TooLong { bytes } => {
-            let text = format!("a line of {bytes} bytes was left out");
-            notes.add(note_code::LINE_TOO_LONG, text.as_bytes(), out);
-        }
-        Line::Unterminated(bytes) => match messages.read(bytes, out) {
-            Recognised::Known => {}
-            Recognised::Unknown(_) | Recognised::No => {
-                notes.add(note_code::STDOUT_UNTERMINATED, bytes, out);
+impl Stream {
+    fn line(&mut self, notes: &mut Notes, line: Line<'_>, out: &mut Vec<EventKind>) {
+        match line {
+            Line::Whole(bytes) => match self.read(bytes, out) {
+                Recognised::Known => {}
+                Recognised::Unknown(kind) => notes.add(note_code::UNKNOWN_EVENT, kind.as_bytes(), out),
+                Recognised::No if bytes.trim_ascii().is_empty() => {}
+                Recognised::No => notes.add(note_code::STDOUT_NOISE, bytes, out),
+            },
+            Line::TooLong { bytes } => {
+                let text = format!("a line of {bytes} bytes was left out");
+                notes.add(note_code::LINE_TOO_LONG, text.as_bytes(), out);
             }
-        },
+            Line::Unterminated(bytes) => match self.read(bytes, out) {
+                Recognised::Known => {}
+                Recognised::Unknown(_) | Recognised::No => {
+                    notes.add(note_code::STDOUT_UNTERMINATED, bytes, out);
+                }
+            },
+        }
+    }
+
+    fn read(&mut self, bytes: &[u8], out: &mut Vec<EventKind>) -> Recognised {
+        match self {
+            Self::GrokMessages(stream) => stream.read(bytes, out),
+        }
     }
 }
 

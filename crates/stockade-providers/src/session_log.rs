@@ -1,12 +1,11 @@
-//! The event log that Grok keeps for a session, followed while it grows.
+//! The log that an agent keeps of a session, followed while it grows.
 //!
 //! It lies in the private home, where every tool of the agent can write, so it is opened without following links,
-//! read in bounded steps up to a limit, and believed as far as the agent itself. It appears about a quarter of a
-//! second after the start, each line is written at once, and a permission that nobody can answer shows here some
-//! 25 ms before the stream ends.
+//! read in bounded steps up to a limit, and believed as far as the agent itself. It tells what the
+//! stream tells later or not at all: Grok's has a permission that nobody can answer some 25 ms before the stream ends.
 
-mod event;
 mod open;
+mod pattern;
 #[cfg(test)]
 mod tests;
 
@@ -16,10 +15,13 @@ use std::{
 };
 
 use rustix::io::Errno;
-use stockade_core::event::EventKind;
+use stockade_core::{event::EventKind, profile::Dialect};
 
-use self::event::LogState;
-use crate::lines::{Line, Lines};
+use self::pattern::Pattern;
+use crate::{
+    grok::GrokLog,
+    lines::{Line, Lines},
+};
 
 /// The log is read up to here; a session of a day has a few megabytes.
 pub const LOG_LIMIT_BYTES: u64 = 64 * 1024 * 1024;
@@ -97,10 +99,26 @@ pub enum Progress {
 #[derive(Debug)]
 pub struct SessionLog {
     home: OwnedFd,
+    pattern: Pattern,
+    /// The file that is followed; until one is found, the pattern itself.
     path: PathBuf,
     reading: Reading,
     lines: Lines,
-    state: LogState,
+    log: Log,
+}
+
+/// The state of a log between its lines, by dialect.
+#[derive(Debug)]
+enum Log {
+    Grok(GrokLog),
+}
+
+impl Log {
+    fn read(&mut self, bytes: &[u8], out: &mut Vec<EventKind>) {
+        match self {
+            Self::Grok(log) => log.read(bytes, out),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -111,24 +129,33 @@ enum Reading {
 }
 
 impl SessionLog {
-    /// Prepares to follow the log at `path` below `home`; it need not be there yet.
+    /// Prepares to follow the log at `path` below `home`; it need not be there yet. A `*` in a part of the path stands
+    /// for anything: the first file that fits is followed, and no other after it.
     ///
     /// # Errors
     ///
     /// [`SessionLogError::Path`] and [`SessionLogError::Home`].
-    pub fn open(home: &Path, path: &Path) -> Result<Self, SessionLogError> {
-        if !open::is_below(path) {
+    pub fn open(dialect: Dialect, home: &Path, path: &Path) -> Result<Self, SessionLogError> {
+        let Some(pattern) = Pattern::parse(path) else {
             return Err(SessionLogError::Path { path: path.to_owned() });
-        }
+        };
         let home =
             open::home(home).map_err(|errno| SessionLogError::Home { home: home.to_owned(), errno })?;
         Ok(Self {
             home,
+            pattern,
             path: path.to_owned(),
             reading: Reading::Waiting,
             lines: Lines::new(),
-            state: LogState::default(),
+            log: match dialect {
+                Dialect::GrokMessages => Log::Grok(GrokLog::default()),
+            },
         })
+    }
+
+    /// The log that was found, relative to the home; `None`: none yet.
+    pub fn found(&self) -> Option<&Path> {
+        (!matches!(self.reading, Reading::Waiting)).then_some(&self.path)
     }
 
     /// Reads what is new, 1 MiB at most, and appends its events.
@@ -146,15 +173,19 @@ impl SessionLog {
 
     /// Tool calls that started and of which no end is logged. The stream tells of a call only when it has ended.
     pub fn tools_running(&self) -> u32 {
-        self.state.tools_running()
+        match &self.log {
+            Log::Grok(log) => log.tools_running(),
+        }
     }
 
     fn advance(&mut self, out: &mut Vec<EventKind>) -> Result<Progress, SessionLogError> {
         if matches!(self.reading, Reading::Waiting) {
-            match open::log(&self.home, &self.path)? {
+            let Some(path) = self.pattern.first_below(&self.home) else { return Ok(Progress::Absent) };
+            match open::log(&self.home, &path)? {
                 Some(file) => self.reading = Reading::Open { file, offset: 0 },
                 None => return Ok(Progress::Absent),
             }
+            self.path = path;
         }
         let Reading::Open { file, offset } = &mut self.reading else { return Ok(Progress::Closed) };
         let read_error = |errno| SessionLogError::Read { path: self.path.clone(), errno };
@@ -177,10 +208,10 @@ impl SessionLog {
             if *offset > LOG_LIMIT_BYTES {
                 return Err(SessionLogError::TooLong { path: self.path.clone() });
             }
-            let state = &mut self.state;
+            let log = &mut self.log;
             self.lines.push(chunk.get(..count).unwrap_or_default(), |line| {
                 if let Line::Whole(bytes) = line {
-                    state.read(bytes, out);
+                    log.read(bytes, out);
                 }
             });
         }

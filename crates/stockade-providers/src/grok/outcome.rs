@@ -8,10 +8,8 @@ use stockade_core::{
     text,
 };
 
-use super::{
-    LIST_LIMIT, TEXT_LIMIT_BYTES, name,
-    wire::{ModelUsage, ModelUsages, ResultLine, TurnUsage, parse},
-};
+use super::wire::{ModelUsage, ModelUsages, ResultLine, TurnUsage, parse};
+use crate::bounds::{LIST_LIMIT, TEXT_LIMIT_BYTES, name};
 
 /// Tokens and cost, unless nothing was counted: a stream that was cut reports zeros.
 pub(super) fn usage(result: &ResultLine<'_>) -> Option<EventKind> {

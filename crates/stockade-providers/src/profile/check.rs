@@ -70,6 +70,9 @@ pub(super) fn profile(p: &Profile) -> Checked {
         // No placeholder that may hold a slash.
         placeholders(log, &["cwd_encoded", "session"], &path)?;
         relative(log, &path)?;
+        if log.split('/').any(|part| part.matches('*').count() > 1) {
+            return problem(path, "has a part with more than one `*`");
+        }
     }
     sandbox(&p.sandbox)?;
     stop(&p.stop)

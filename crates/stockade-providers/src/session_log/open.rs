@@ -1,21 +1,13 @@
 //! Opening below a folder that is not ours to trust.
 
-use std::{
-    os::fd::OwnedFd,
-    path::{Component, Path},
-};
+use std::{os::fd::OwnedFd, path::Path};
 
 use rustix::{
-    fs::{CWD, FileType, Mode, OFlags, ResolveFlags},
+    fs::{CWD, Dir, FileType, Mode, OFlags, ResolveFlags},
     io::Errno,
 };
 
 use super::SessionLogError;
-
-/// Whether a path is relative and made of plain names only.
-pub(super) fn is_below(path: &Path) -> bool {
-    path.components().next().is_some() && path.components().all(|c| matches!(c, Component::Normal(_)))
-}
 
 /// Opens the home itself; the caller made it, so links above it are the caller's.
 pub(super) fn home(home: &Path) -> Result<OwnedFd, Errno> {
@@ -40,4 +32,21 @@ pub(super) fn log(home: &OwnedFd, path: &Path) -> Result<Option<OwnedFd>, Sessio
         return Err(SessionLogError::NotAFile { path: at() });
     }
     Ok(Some(file))
+}
+
+/// The names in a folder below the home, `limit` at most, in their order; none where there is no such folder.
+pub(super) fn names(home: &OwnedFd, folder: &Path, limit: usize) -> Vec<String> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    let Ok(folder) = rustix::fs::openat2(home, folder, flags, Mode::empty(), resolve) else {
+        return Vec::new();
+    };
+    let Ok(entries) = Dir::new(folder) else { return Vec::new() };
+    let mut names: Vec<String> = entries
+        .take(limit)
+        .filter_map(|entry| entry.ok()?.file_name().to_str().ok().map(str::to_owned))
+        .filter(|name| name != "." && name != "..")
+        .collect();
+    names.sort_unstable();
+    names
 }

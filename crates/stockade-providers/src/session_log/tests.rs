@@ -29,7 +29,7 @@ impl Home {
     }
 
     fn follow(&self) -> SessionLog {
-        SessionLog::open(self.0.path(), Path::new(LOG)).unwrap()
+        SessionLog::open(Dialect::GrokMessages, self.0.path(), Path::new(LOG)).unwrap()
     }
 }
 
@@ -158,11 +158,15 @@ fn paths_that_leave_the_home_are_refused() {
     let home = Home::new();
     for path in ["/etc/passwd", "../x", "a/../x", "", "a/./../../x"] {
         let refused = SessionLogError::Path { path: PathBuf::from(path) };
-        assert_eq!(SessionLog::open(home.0.path(), Path::new(path)).unwrap_err(), refused, "{path}");
+        assert_eq!(
+            SessionLog::open(Dialect::GrokMessages, home.0.path(), Path::new(path)).unwrap_err(),
+            refused,
+            "{path}"
+        );
     }
     let gone = home.0.path().join("gone");
     let refused = SessionLogError::Home { home: gone.clone(), errno: Errno::NOENT };
-    assert_eq!(SessionLog::open(&gone, Path::new(LOG)).unwrap_err(), refused);
+    assert_eq!(SessionLog::open(Dialect::GrokMessages, &gone, Path::new(LOG)).unwrap_err(), refused);
 }
 
 #[test]
@@ -206,4 +210,34 @@ fn odd_lines_say_nothing() {
           {\"type\":\"tool_completed\"}\n{\"type\":\"turn_ended\",\"outcome\":\"completed\"}\n\xff\n",
     );
     assert_eq!((events, running), (vec![], 0));
+}
+
+#[test]
+fn a_star_stands_for_anything_and_the_first_file_that_fits_is_followed() {
+    let home = Home::new();
+    let mut log =
+        SessionLog::open(Dialect::GrokMessages, home.0.path(), Path::new("days/*/log-*.jsonl")).unwrap();
+    let mut out = Vec::new();
+    assert_eq!((log.poll(&mut out), log.found()), (Ok(Progress::Absent), None));
+    let folder = home.0.path().join("days/30");
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join("other.jsonl"), "x\n").unwrap();
+    assert_eq!(log.poll(&mut out), Ok(Progress::Absent));
+    let line = "{\"type\":\"permission_requested\",\"tool_name\":\"t\"}\n";
+    fs::write(folder.join("log-2.jsonl"), line).unwrap();
+    assert_eq!(log.poll(&mut out), Ok(Progress::Grown(line.len() as u64)));
+    fs::write(folder.join("log-1.jsonl"), "nothing that is followed\n").unwrap();
+    assert_eq!(log.poll(&mut out), Ok(Progress::Still));
+    assert_eq!((out, log.found()), (vec![asked("t")], Some(Path::new("days/30/log-2.jsonl"))));
+}
+
+#[test]
+fn a_link_is_no_folder_of_a_pattern() {
+    let home = Home::new();
+    let elsewhere = Home::new();
+    fs::write(elsewhere.0.path().join("log-1.jsonl"), "x\n").unwrap();
+    symlink(elsewhere.0.path(), home.0.path().join("days")).unwrap();
+    let mut log =
+        SessionLog::open(Dialect::GrokMessages, home.0.path(), Path::new("days/log-*.jsonl")).unwrap();
+    assert_eq!(log.poll(&mut Vec::new()), Ok(Progress::Absent));
 }

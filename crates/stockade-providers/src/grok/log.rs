@@ -1,15 +1,11 @@
-//! The lines of the log that matter: permissions, tools and a cancelled turn.
+//! The lines of the session's event log that matter: permissions, tools and a cancelled turn.
 
 use std::borrow::Cow;
 
 use serde::Deserialize;
-use stockade_core::{
-    event::{EventKind, PermissionDecision, TurnOutcome},
-    text,
-};
+use stockade_core::event::{EventKind, PermissionDecision, TurnOutcome};
 
-/// Tool names in events, at most, in bytes.
-const NAME_LIMIT_BYTES: usize = 200;
+use crate::bounds::name;
 
 #[derive(Deserialize)]
 struct LogLine<'a> {
@@ -25,23 +21,20 @@ struct LogLine<'a> {
 
 /// What is kept between lines.
 #[derive(Debug, Default)]
-pub(super) struct LogState {
+pub(crate) struct GrokLog {
     running: u32,
     cancelled: Option<String>,
 }
 
-impl LogState {
-    pub(super) fn tools_running(&self) -> u32 {
+impl GrokLog {
+    pub(crate) fn tools_running(&self) -> u32 {
         self.running
     }
 
     /// Reads one line. What is not known says nothing.
-    pub(super) fn read(&mut self, bytes: &[u8], out: &mut Vec<EventKind>) {
+    pub(crate) fn read(&mut self, bytes: &[u8], out: &mut Vec<EventKind>) {
         let Ok(line) = serde_json::from_slice::<LogLine<'_>>(bytes) else { return };
-        let tool = || {
-            let name = line.tool_name.as_deref().unwrap_or("unknown");
-            text::head(name, NAME_LIMIT_BYTES)
-        };
+        let tool = || name(line.tool_name.as_deref().unwrap_or("unknown"));
         match &*line.kind {
             "tool_started" => self.running = self.running.saturating_add(1),
             "tool_completed" => self.running = self.running.saturating_sub(1),
