@@ -1,8 +1,9 @@
 //! A provider profile: everything Stockade knows about driving one agent, as data.
 //!
 //! Strings may hold placeholders in braces, filled in by [`crate::template`]: `{home}`, `{cwd}`, `{cwd_encoded}`,
-//! `{session}`, `{model}`, `{effort}`, `{base_url}`, `{placeholder_key}`, `{prompt_file}`, `{instructions}`,
-//! `{provider}`, `{proxy_toml}` (what makes programs use the egress listener, as a TOML table; empty where there is none).
+//! `{session}`, `{model}`, `{effort}`, `{base_url}` (with the version path), `{base_origin}` (without it),
+//! `{placeholder_key}`, `{prompt_file}`, `{instructions}`, `{instructions_file}`, `{provider}`, `{proxy_toml}` (what makes
+//! programs use the egress listener, as a TOML table; empty where there is none).
 
 use std::collections::BTreeMap;
 
@@ -103,8 +104,11 @@ pub struct Launch {
     pub replace_argv: Vec<String>,
     /// Arguments that carry an effort.
     pub effort_argv: Vec<String>,
-    /// Arguments that carry instructions.
+    /// Arguments that carry instructions: the text itself, or the name of the file that holds them.
     pub instructions_argv: Vec<String>,
+    /// Where in the home a file with the instructions is put; `{instructions_file}` is its absolute path inside.
+    #[serde(default)]
+    pub instructions_file: Option<String>,
     /// Words that the agent takes as commands of its own, in any case of letters, when a prompt begins with one.
     #[serde(default)]
     pub prompt_commands: Vec<String>,
@@ -196,6 +200,8 @@ pub struct SideRequest {
 pub enum Dialect {
     /// Grok's `streaming-messages-json`, with its session log.
     GrokMessages,
+    /// Claude Code's `stream-json`.
+    ClaudeStream,
 }
 
 /// The stream and the log.

@@ -38,20 +38,6 @@ pub enum Released {
     NotOurs,
 }
 
-/// What was placed at a reserved path and is not on disk yet.
-#[derive(Debug)]
-pub struct Placed {
-    path: PathBuf,
-    file: OwnedFd,
-}
-
-impl Placed {
-    /// Waits until it is on disk.
-    pub fn sync(&self) -> Result<(), JournalError> {
-        rustix::fs::fsync(&self.file).map_err(|e| JournalError::storage("sync", &self.path, e))
-    }
-}
-
 /// A file at the caller's path, exclusively created with mode 0600.
 ///
 /// Dropping it leaves the file as it is: a run that dies leaves its interrupted receipt.
@@ -126,30 +112,25 @@ impl Reservation {
 
     /// Puts `bytes` in place of the reserved content, whole or not at all. They are on disk before they get the name, so
     /// that a power failure leaves the old content or the new; the folder is not synced, for the run directory has the
-    /// record and every sync waits for the disk. Where the file at the path is no longer the reserved one it is left
+    /// record and every sync costs a millisecond. Where the file at the path is no longer the reserved one it is left
     /// alone: [`ErrorKind::Superseded`]. After a failure the reservation stands as it was and can be tried again.
     pub fn commit(&mut self, bytes: &[u8]) -> Result<(), JournalError> {
         self.require_ours()?;
         let temporary = temporary_name(self.id);
         let staged = files::stage_durably(&self.folder, &*temporary, bytes);
-        self.publish(&temporary, staged).map(drop)
+        self.publish(&temporary, staged)
     }
 
-    /// The same without waiting for the disk: for a copy of what the run directory holds durably, and for what is synced
-    /// afterwards together with something else.
-    pub fn place(&mut self, bytes: &[u8]) -> Result<Placed, JournalError> {
+    /// The same for a copy of what the run directory holds durably: it is not synced, because after a power failure it is
+    /// healed from there.
+    pub fn commit_copy(&mut self, bytes: &[u8]) -> Result<(), JournalError> {
         self.require_ours()?;
         let temporary = temporary_name(self.id);
         let staged = files::stage_file(&self.folder, &*temporary, bytes);
-        let file = self.publish(&temporary, staged)?;
-        Ok(Placed { path: self.path.clone(), file })
+        self.publish(&temporary, staged)
     }
 
-    fn publish(
-        &mut self,
-        temporary: &OsStr,
-        staged: Result<OwnedFd, Errno>,
-    ) -> Result<OwnedFd, JournalError> {
+    fn publish(&mut self, temporary: &OsStr, staged: Result<OwnedFd, Errno>) -> Result<(), JournalError> {
         let fail = |step, e| JournalError::storage(step, &self.path, e);
         let staged = staged.map_err(|e| fail("write", e))?;
         let renamed = files::identity(&staged).map_err(|e| fail("stat", e)).and_then(|id| {
@@ -161,7 +142,7 @@ impl Reservation {
         match renamed {
             Ok(id) => {
                 self.id = id;
-                Ok(staged)
+                Ok(())
             }
             Err(e) => {
                 // The first failure is the one to report.

@@ -169,12 +169,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_shipped_list_is_valid_and_names_grok() {
+    fn the_shipped_list_is_valid_and_names_its_providers() {
         let list = PinList::shipped().unwrap();
         let pin = list.default_for("grok").unwrap();
         assert_eq!((pin.version.as_str(), pin.executable_file().unwrap().size), ("1.0.41", 165_967_424));
         assert_eq!(list.known("grok"), "grok@1.0.41");
-        assert!(list.default_for("claude").is_none());
+        let pin = list.default_for("claude").unwrap();
+        assert_eq!((pin.version.as_str(), pin.executable_file().unwrap().size), ("2.1.332", 402_325_736));
+        assert!(list.default_for("nobody").is_none());
     }
 
     #[test]

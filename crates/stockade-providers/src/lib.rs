@@ -5,11 +5,15 @@
 //! here starts anything.
 
 mod bounds;
+mod claude;
 mod grok;
 mod lines;
+mod messages;
 mod profile;
 mod prompt;
 mod reader;
+#[cfg(test)]
+mod recordings;
 mod registry;
 mod session_log;
 

@@ -3,6 +3,7 @@
 use stockade_core::{event::EventKind, profile::Dialect};
 
 use crate::{
+    claude::ClaudeStream,
     grok::GrokMessages,
     lines::{Line, Lines},
 };
@@ -15,6 +16,10 @@ pub mod note_code {
     pub const LINE_TOO_LONG: &str = "line-too-long";
     /// A line of the dialect whose type is not known.
     pub const UNKNOWN_EVENT: &str = "unknown-event";
+    /// The agent asks the model again after a failed request.
+    pub const AGENT_RETRY: &str = "agent-retry";
+    /// Text that the agent's program says by itself, without a model.
+    pub const AGENT_LOCAL_TEXT: &str = "agent-local-text";
 }
 
 /// Notes of one stream beyond this number are counted only; an agent can flood.
@@ -37,13 +42,15 @@ pub struct Reader {
 #[derive(Debug)]
 enum Stream {
     GrokMessages(GrokMessages),
+    ClaudeStream(ClaudeStream),
 }
 
 impl Reader {
     /// A reader for a dialect, at the start of a stream.
     pub fn new(dialect: Dialect) -> Self {
         let stream = match dialect {
-            Dialect::GrokMessages => Stream::GrokMessages(GrokMessages::new()),
+            Dialect::GrokMessages => Stream::GrokMessages(GrokMessages::default()),
+            Dialect::ClaudeStream => Stream::ClaudeStream(ClaudeStream::default()),
         };
         Self { lines: Lines::new(), stream, notes: Notes::default() }
     }
@@ -87,6 +94,7 @@ impl Stream {
     fn read(&mut self, bytes: &[u8], out: &mut Vec<EventKind>) -> Recognised {
         match self {
             Self::GrokMessages(stream) => stream.read(bytes, out),
+            Self::ClaudeStream(stream) => stream.read(bytes, out),
         }
     }
 }

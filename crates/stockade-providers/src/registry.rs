@@ -20,7 +20,10 @@ impl BuiltIn {
     }
 }
 
-const BUILT_IN: &[BuiltIn] = &[BuiltIn { name: "grok", text: include_str!("../profiles/grok.toml") }];
+const BUILT_IN: &[BuiltIn] = &[
+    BuiltIn { name: "claude", text: include_str!("../profiles/claude.toml") },
+    BuiltIn { name: "grok", text: include_str!("../profiles/grok.toml") },
+];
 
 /// All profiles that come with Stockade, by name.
 pub fn built_in() -> &'static [BuiltIn] {

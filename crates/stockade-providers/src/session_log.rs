@@ -111,12 +111,15 @@ pub struct SessionLog {
 #[derive(Debug)]
 enum Log {
     Grok(GrokLog),
+    /// It is kept, and its lines say nothing to us.
+    Unread,
 }
 
 impl Log {
     fn read(&mut self, bytes: &[u8], out: &mut Vec<EventKind>) {
         match self {
             Self::Grok(log) => log.read(bytes, out),
+            Self::Unread => {}
         }
     }
 }
@@ -149,6 +152,7 @@ impl SessionLog {
             lines: Lines::new(),
             log: match dialect {
                 Dialect::GrokMessages => Log::Grok(GrokLog::default()),
+                Dialect::ClaudeStream => Log::Unread,
             },
         })
     }
@@ -175,6 +179,7 @@ impl SessionLog {
     pub fn tools_running(&self) -> u32 {
         match &self.log {
             Log::Grok(log) => log.tools_running(),
+            Log::Unread => 0,
         }
     }
 

@@ -36,6 +36,10 @@ pub(super) fn assemble(
         PromptDelivery::File { path } => Some(path.clone()),
         PromptDelivery::Stdin => None,
     };
+    let instructions_file =
+        profile.launch.instructions_file.as_ref().filter(|_| order.instructions.is_some());
+    let in_home = |path: Option<&String>| path.map(|p| format!("{HOME}/{p}")).unwrap_or_default();
+    let origin = format!("http://127.0.0.1:{}", order.listener.port);
     let cwd = order.workspace.path.display().to_string();
     let proxied = order.network == NetworkPolicy::Allow;
     let values = BTreeMap::from([
@@ -45,10 +49,12 @@ pub(super) fn assemble(
         ("session", order.session.clone()),
         ("model", model.asked.clone()),
         ("effort", order.effort.clone().unwrap_or_default()),
-        ("base_url", format!("http://127.0.0.1:{}/v1", order.listener.port)),
+        ("base_url", format!("{origin}/v1")),
+        ("base_origin", origin),
         ("placeholder_key", order.listener.placeholder_key.clone()),
-        ("prompt_file", prompt_file.as_ref().map(|p| format!("{HOME}/{p}")).unwrap_or_default()),
+        ("prompt_file", in_home(prompt_file.as_ref())),
         ("instructions", order.instructions.clone().unwrap_or_default()),
+        ("instructions_file", in_home(instructions_file)),
         ("provider", PROVIDER_FOLDER.to_owned()),
         ("proxy_toml", if proxied { network::proxy_toml() } else { "{}".to_owned() }),
     ]);
@@ -72,6 +78,9 @@ pub(super) fn assemble(
     let mut home_files = BTreeMap::new();
     for file in &profile.home_files {
         home_files.insert(file.path.clone(), fill(&file.content)?);
+    }
+    if let (Some(file), Some(text)) = (instructions_file, &order.instructions) {
+        home_files.insert(file.clone(), text.clone());
     }
     if order.workspace.git.is_some() {
         // Whoever owns the files on the host: git would not touch what belongs to another number inside.

@@ -7,48 +7,14 @@ use stockade_core::{
     profile::Dialect,
 };
 
-use crate::Reader;
-
-fn recording(name: &str) -> Vec<u8> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/grok").join(name);
-    std::fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
-}
+use crate::recordings::{self, brief, recording};
 
 fn events(bytes: &[u8]) -> Vec<EventKind> {
-    let mut reader = Reader::new(Dialect::GrokMessages);
-    let mut out = Vec::new();
-    reader.push(bytes, &mut out);
-    reader.finish(&mut out);
-    out
-}
-
-/// One line an event, everything that decides something in it.
-fn brief(event: &EventKind) -> String {
-    match event {
-        EventKind::TurnStarted { session, tools } => {
-            format!("turn-started {} {} tools", session.as_deref().map_or(0, str::len), tools.len())
-        }
-        EventKind::ModelSeen { model, place } => format!("model {model} in {place}"),
-        EventKind::Message { text, cut_bytes } => format!("message {text} -{cut_bytes}"),
-        EventKind::Thought { text, .. } => format!("thought {text}"),
-        EventKind::ToolCall { id, tool, input } => format!("call {id} {tool} {input}"),
-        EventKind::ToolUpdate { id, status, output } => format!("update {id} {status:?} {output}"),
-        EventKind::PermissionDecided { tool, decision, by } => format!("{decision:?} {tool} by {by}"),
-        EventKind::Usage { usage, cost_usd, models } => format!(
-            "usage in {:?} cached {:?} out {:?} all {:?} cost {cost_usd:?} models {}",
-            usage.input_tokens.unwrap(),
-            usage.cached_input_tokens.unwrap(),
-            usage.output_tokens.unwrap(),
-            usage.total_tokens.unwrap(),
-            models.len()
-        ),
-        EventKind::TurnEnded { outcome } => format!("ended {outcome:?}"),
-        other => format!("{other:?}"),
-    }
+    recordings::events(Dialect::GrokMessages, bytes)
 }
 
 fn briefs(name: &str) -> Vec<String> {
-    events(&recording(name)).iter().map(brief).collect()
+    events(&recording(&format!("grok/{name}"))).iter().map(brief).collect()
 }
 
 const STARTED: &str = "turn-started 36 24 tools";
@@ -174,7 +140,7 @@ fn every_other_end_is_told_apart() {
         ("empty.jsonl", error("empty response from model (no_visible_content)", None)),
         ("unknown_model.jsonl", error("Couldn't set model 'nope-9'", None)),
     ] {
-        let read = events(&recording(file));
+        let read = events(&recording(&format!("grok/{file}")));
         // No tokens were counted, so nothing is said of them.
         assert!(!read.iter().any(|e| matches!(e, EventKind::Usage { .. })), "{file}");
         let Some(EventKind::TurnEnded { outcome: TurnOutcome::Error { text, http_status } }) = read.last()

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use stockade_core::{event::ToolStatus, text};
 
-use super::wire::parse;
+use crate::messages::wire::parse;
 
 /// Words of a refusal are looked for this far into a text, in bytes.
 const HEAD_BYTES: usize = 400;

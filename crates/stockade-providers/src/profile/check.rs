@@ -15,6 +15,8 @@ use super::place::Path;
 
 /// The kernel's limit for one argument, its closing NUL included (`MAX_ARG_STRLEN`, 32 pages of 4 KiB).
 const ARGUMENT_LIMIT_BYTES: u64 = 131_072;
+/// Instructions are a part of every request, so that a file of them has no use for more.
+const INSTRUCTIONS_LIMIT_BYTES: u64 = 1024 * 1024;
 /// Nothing an agent does on a signal is worth waiting longer for, in milliseconds.
 const WAIT_LIMIT_MS: u64 = 60_000;
 /// More repeated failures than this are a retry storm in any agent.
@@ -30,6 +32,7 @@ const ALWAYS: &[&str] = &[
     "session",
     "model",
     "base_url",
+    "base_origin",
     "placeholder_key",
     "provider",
     "proxy_toml",
@@ -89,12 +92,8 @@ fn models(m: &Models) -> Checked {
     }
     let prompt_ok = (1..=PROMPT_LIMIT_BYTES).contains(&m.prompt_limit_bytes);
     require(prompt_ok, "models.prompt_limit_bytes", format!("is not between 1 and {PROMPT_LIMIT_BYTES}"))?;
-    let instructions_ok = m.instructions_limit_bytes < ARGUMENT_LIMIT_BYTES;
-    require(
-        instructions_ok,
-        "models.instructions_limit_bytes",
-        format!("is not below {ARGUMENT_LIMIT_BYTES}, the kernel's limit for one argument"),
-    )
+    let instructions_ok = m.instructions_limit_bytes <= INSTRUCTIONS_LIMIT_BYTES;
+    require(instructions_ok, "models.instructions_limit_bytes", format!("is over {INSTRUCTIONS_LIMIT_BYTES}"))
 }
 
 fn vendor(v: &Vendor) -> Checked {
@@ -128,24 +127,13 @@ fn launch(l: &Launch, m: &Models) -> Checked {
     }
     let with = |more: &'static str| ALWAYS.iter().copied().chain([more]).collect::<Vec<_>>();
     arguments(&l.effort_argv, &with("effort"), "effort_argv")?;
-    arguments(&l.instructions_argv, &with("instructions"), "instructions_argv")?;
+    instructions(l, m)?;
     if matches!(l.prompt, PromptDelivery::File { .. }) {
         let named = l.argv.iter().any(|a| a.contains("{prompt_file}"));
         require(named, "launch.argv", "does not name `{prompt_file}`, so the agent would have no prompt")?;
     }
     let effort_named = m.efforts.is_empty() || l.effort_argv.iter().any(|a| a.contains("{effort}"));
     require(effort_named, "launch.effort_argv", "does not name `{effort}`")?;
-    let instructions = l.instructions_argv.iter().find(|a| a.contains("{instructions}"));
-    let rest = instructions.map_or(0, |a| a.replace("{instructions}", "").len() as u64);
-    let instructions_fit = match instructions {
-        None => m.instructions_limit_bytes == 0,
-        Some(_) => m.instructions_limit_bytes + rest < ARGUMENT_LIMIT_BYTES,
-    };
-    require(
-        instructions_fit,
-        "launch.instructions_argv",
-        "cannot carry instructions of `models.instructions_limit_bytes`",
-    )?;
     for (at, command) in l.prompt_commands.iter().enumerate() {
         if command.is_empty() || command.contains(char::is_whitespace) {
             return problem(Path::of("launch.prompt_commands").index(at), "is not one word");
@@ -164,6 +152,24 @@ fn launch(l: &Launch, m: &Models) -> Checked {
     Ok(())
 }
 
+/// Instructions travel in an argument, or in a file that one names.
+fn instructions(l: &Launch, m: &Models) -> Checked {
+    let with = |more: &'static str| ALWAYS.iter().copied().chain([more]).collect::<Vec<_>>();
+    let Some(file) = &l.instructions_file else {
+        arguments(&l.instructions_argv, &with("instructions"), "instructions_argv")?;
+        let carrier = l.instructions_argv.iter().find(|a| a.contains("{instructions}"));
+        let rest = carrier.map_or(0, |a| a.replace("{instructions}", "").len() as u64);
+        let fit = match carrier {
+            None => m.instructions_limit_bytes == 0,
+            Some(_) => m.instructions_limit_bytes + rest < ARGUMENT_LIMIT_BYTES,
+        };
+        let message = "cannot carry instructions of `models.instructions_limit_bytes`";
+        return require(fit, "launch.instructions_argv", message);
+    };
+    relative(file, &Path::of("launch.instructions_file"))?;
+    arguments(&l.instructions_argv, &with("instructions_file"), "instructions_argv")
+}
+
 fn arguments(list: &[String], known: &[&str], name: &str) -> Checked {
     for (at, argument) in list.iter().enumerate() {
         let path = Path::of("launch").key(name).index(at);
@@ -178,11 +184,16 @@ fn home_files(p: &Profile) -> Checked {
         PromptDelivery::File { path } => Some(path.as_str()),
         PromptDelivery::Stdin => None,
     };
-    let mut seen = BTreeSet::new();
+    let mut seen: BTreeSet<&str> = prompt.into_iter().collect();
+    if let Some(file) = &p.launch.instructions_file
+        && !seen.insert(file)
+    {
+        return problem(Path::of("launch.instructions_file"), "is there twice");
+    }
     for (at, file) in p.home_files.iter().enumerate() {
         let path = Path::of("home_files").index(at);
         relative(&file.path, &path.clone().key("path"))?;
-        if Some(file.path.as_str()) == prompt || !seen.insert(&file.path) {
+        if !seen.insert(&file.path) {
             return problem(path.key("path"), "is there twice");
         }
         placeholders(&file.content, ALWAYS, &path.key("content"))?;

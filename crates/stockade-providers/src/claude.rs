@@ -1,0 +1,156 @@
+//! Claude Code's `stream-json`: one JSON object a line, in the manner of the Messages API.
+//!
+//! Text that the program says by itself (errors of the API, answers of its own commands) comes as a message of the model
+//! `<synthetic>`: it is told as a note and never taken for an answer. Where an answer was cut off or came empty, the program
+//! asks the model to go on, and its `result` repeats only what came then.
+
+mod outcome;
+#[cfg(test)]
+mod tests;
+mod wire;
+
+use std::collections::VecDeque;
+
+use stockade_core::event::{EventKind, PermissionDecision, ToolStatus, TurnOutcome};
+
+use self::wire::{Denied, ResultMeta, Retry};
+use crate::{
+    bounds::{OPEN_CALLS_LIMIT, name, tool_text},
+    messages::{
+        Conversation, usage,
+        wire::{Block, Line, Message, ResultLine, blocks, parse, parse_bytes},
+    },
+    reader::{Recognised, note_code},
+};
+
+/// The name of no model: text that the program says by itself.
+const SYNTHETIC: &str = "<synthetic>";
+/// Lines of type `system` that say nothing to us.
+const SILENT: [&str; 5] =
+    ["compact_boundary", "informational", "model_refusal_no_fallback", "status", "ui_invalidate"];
+
+/// The state between lines.
+#[derive(Debug, Default)]
+pub(crate) struct ClaudeStream {
+    conversation: Conversation,
+    /// Calls that were refused, by id: the last few.
+    denied: VecDeque<String>,
+    /// Whether the model was asked to go on with its answer.
+    resumed: bool,
+    /// What the program said last by itself.
+    local: Option<String>,
+}
+
+impl ClaudeStream {
+    /// Reads one line.
+    pub(crate) fn read(&mut self, bytes: &[u8], out: &mut Vec<EventKind>) -> Recognised {
+        let Ok(line) = serde_json::from_slice::<Line<'_>>(bytes) else { return Recognised::No };
+        match (&*line.kind, line.subtype.as_deref()) {
+            ("assistant", _) => {
+                if let Some(message) = line.message.and_then(parse) {
+                    self.assistant(&message, out);
+                }
+            }
+            ("user", _) => {
+                let meta: ResultMeta<'_> = parse_bytes(bytes).unwrap_or_default();
+                self.user(line.message.and_then(parse), &meta, out);
+            }
+            ("system", Some("init")) => Conversation::begin(&parse_bytes(bytes).unwrap_or_default(), out),
+            ("system", Some("permission_denied")) => {
+                let denied: Denied<'_> = parse_bytes(bytes).unwrap_or_default();
+                self.refused(denied.tool_use_id.as_deref().map(name).unwrap_or_default());
+            }
+            ("system", Some("api_retry")) => {
+                let retry: Retry<'_> = parse_bytes(bytes).unwrap_or_default();
+                out.push(EventKind::Note { code: note_code::AGENT_RETRY.to_owned(), text: retry.text() });
+            }
+            ("system", Some(subtype)) if SILENT.contains(&subtype) => {}
+            ("system", Some(subtype)) => return Recognised::Unknown(name(subtype)),
+            ("result", _) => self.result(&parse_bytes(bytes).unwrap_or_default(), out),
+            (other, _) => return Recognised::Unknown(name(other)),
+        }
+        Recognised::Known
+    }
+
+    fn assistant(&mut self, message: &Message<'_>, out: &mut Vec<EventKind>) {
+        if message.model.as_deref() != Some(SYNTHETIC) {
+            let before = out.len();
+            self.conversation.assistant(message, out);
+            if out.iter().skip(before).any(|e| matches!(e, EventKind::ToolCall { .. })) {
+                self.resumed = false;
+            }
+            return;
+        }
+        for block in blocks(message.content) {
+            if let Some(text) = block.text.filter(|t| !t.is_empty()) {
+                let text = tool_text(&text);
+                self.local = Some(text.clone());
+                out.push(EventKind::Note { code: note_code::AGENT_LOCAL_TEXT.to_owned(), text });
+            }
+        }
+    }
+
+    fn user(&mut self, message: Option<Message<'_>>, meta: &ResultMeta<'_>, out: &mut Vec<EventKind>) {
+        for block in blocks(message.and_then(|m| m.content)) {
+            match &*block.kind {
+                "tool_result" => self.tool_result(&block, meta, out),
+                "text" => self.resumed = true,
+                _ => {}
+            }
+        }
+    }
+
+    fn tool_result(&mut self, block: &Block<'_>, meta: &ResultMeta<'_>, out: &mut Vec<EventKind>) {
+        let id = block.tool_use_id.as_deref().map(name).unwrap_or_default();
+        if meta.rejects(&id) {
+            self.refused(id.clone());
+        }
+        let status = match block.is_error {
+            _ if self.denied.contains(&id) => ToolStatus::Denied,
+            Some(true) => ToolStatus::Failed,
+            _ => ToolStatus::Completed,
+        };
+        let told =
+            blocks(block.content).into_iter().filter_map(|part| part.text).collect::<Vec<_>>().join("\n");
+        self.ended(id, status, &told, out);
+    }
+
+    fn ended(&mut self, id: String, status: ToolStatus, told: &str, out: &mut Vec<EventKind>) {
+        let tool = self.conversation.close(&id).unwrap_or_else(|| "unknown".to_owned());
+        out.push(EventKind::ToolUpdate { id, status, output: tool_text(told) });
+        if status == ToolStatus::Denied {
+            let by = "agent".to_owned();
+            out.push(EventKind::PermissionDecided { tool, decision: PermissionDecision::Denied, by });
+        }
+    }
+
+    fn refused(&mut self, id: String) {
+        if self.denied.contains(&id) {
+            return;
+        }
+        if self.denied.len() >= OPEN_CALLS_LIMIT {
+            self.denied.pop_front();
+        }
+        self.denied.push_back(id);
+    }
+
+    fn result(&mut self, result: &ResultLine<'_>, out: &mut Vec<EventKind>) {
+        // Whatever was refused and not told in between.
+        let listed: Vec<Denied<'_>> = result.permission_denials.and_then(parse).unwrap_or_default();
+        for denied in listed.iter().take(OPEN_CALLS_LIMIT) {
+            let id = denied.tool_use_id.as_deref().map(name).unwrap_or_default();
+            if !self.denied.contains(&id) {
+                self.refused(id.clone());
+                self.ended(id, ToolStatus::Denied, "", out);
+            }
+        }
+        usage::tell(result, out);
+        let mut outcome = outcome::outcome(result);
+        if let TurnOutcome::Success { answer } = &mut outcome
+            && (self.resumed || answer.as_deref().map(tool_text) == self.local)
+        {
+            *answer = None;
+        }
+        out.push(EventKind::TurnEnded { outcome });
+    }
+}
