@@ -92,6 +92,19 @@ impl Usage {
     }
 }
 
+/// What an answer states of its error, beside the text.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct StatedError {
+    /// Its type: `overloaded_error`.
+    #[serde(rename = "type")]
+    pub kind: Option<String>,
+    /// Its code: `context_length_exceeded`.
+    pub code: Option<String>,
+    /// When what is used up comes back, in seconds since 1970.
+    pub resets_at_s: Option<u64>,
+}
+
 /// How a tool call stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -272,8 +285,11 @@ pub enum EventKind {
         content_type: Option<String>,
         /// `retry-after` in seconds, where stated.
         retry_after_s: Option<u64>,
-        /// The head of an error body, at most 2,000 bytes.
+        /// The head of an error body, or of a stated error, at most 2,000 bytes.
         error: Option<String>,
+        /// What it states of the error beside its text; null: nothing.
+        #[serde(default)]
+        stated: Option<Box<StatedError>>,
         /// Milliseconds from request to end of answer.
         elapsed_ms: u64,
     },

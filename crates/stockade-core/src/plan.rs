@@ -276,6 +276,8 @@ pub struct PlannedWire {
     pub failures_before_stop: u32,
     /// The header that ends them.
     pub stop_header: Option<(String, String)>,
+    /// The status that ends them, in place of the endpoint's own.
+    pub stop_status: Option<u16>,
 }
 
 /// A request class with the tools of the plan's mode.

@@ -153,11 +153,16 @@ pub struct Wire {
     /// Requests that are no model calls and are answered by the gateway without a note.
     #[serde(default)]
     pub side_requests: Vec<SideRequest>,
-    /// Failed answers in a row (5xx or none at all) of one class that pass to the agent before its retries are ended.
+    /// Failed answers in a row of one class, streams that broke off among them, from which on the agent's retries are
+    /// ended. What no repetition mends (401, 402, 403, 404, no answer at all) ends them at once.
     pub failures_before_stop: u32,
     /// A response header that tells the agent not to try again: name and value.
     #[serde(default)]
     pub stop_header: Option<(String, String)>,
+    /// A status (4xx) on which the agent does not try again. It takes the place of the endpoint's own in the answer that
+    /// ends the retries; the endpoint's is the one that is recorded. Without header and status the run itself is ended.
+    #[serde(default)]
+    pub stop_status: Option<u16>,
 }
 
 /// One kind of model call.

@@ -3,11 +3,11 @@
 use bytes::Bytes;
 use hyper::{
     Response, StatusCode,
-    header::{CONTENT_TYPE, HeaderName, HeaderValue},
+    header::{CONTENT_TYPE, HeaderValue},
 };
 use serde_json::json;
 
-use crate::agent_body::AgentBody;
+use crate::{agent_body::AgentBody, policy::StopAnswer};
 
 /// An answer without a body.
 pub(crate) fn empty(status: u16) -> Response<AgentBody> {
@@ -29,8 +29,11 @@ pub(crate) fn error(status: StatusCode, code: &str, message: &str) -> Response<A
 }
 
 /// Tells the agent not to try again, where its profile knows how.
-pub(crate) fn stop(response: &mut Response<AgentBody>, header: Option<&(HeaderName, HeaderValue)>) {
-    if let Some((name, value)) = header {
+pub(crate) fn stop(response: &mut Response<AgentBody>, stop: &StopAnswer) {
+    if let Some((name, value)) = &stop.header {
         response.headers_mut().insert(name, value.clone());
+    }
+    if let Some(status) = stop.status {
+        *response.status_mut() = status;
     }
 }

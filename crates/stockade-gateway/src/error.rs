@@ -28,6 +28,12 @@ pub enum GatewayError {
         /// Its name.
         name: String,
     },
+    /// The stop status is none of a failure that is the caller's.
+    #[error("the stop status {status} is not between 400 and 499")]
+    StopStatus {
+        /// The status.
+        status: u16,
+    },
     /// The system's certificates cannot be read and none were given.
     #[error("no certificate authority to trust: {reason}")]
     NoAuthorities {

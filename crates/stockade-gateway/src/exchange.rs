@@ -13,7 +13,7 @@ use hyper::{
     header::{CONTENT_LENGTH, TRANSFER_ENCODING},
     http::response::Parts,
 };
-use stockade_core::event::{EventKind, NetworkVerdict, failure_code, network_code};
+use stockade_core::event::{EventKind, NetworkVerdict, StatedError, failure_code, network_code};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{
@@ -25,6 +25,7 @@ use crate::{
     policy::LONGEST_RETRY_AFTER_S,
     read::Held,
     shared::Shared,
+    storm::Verdict,
 };
 
 /// How many pieces of an answer wait for a slow agent before the endpoint has to.
@@ -52,6 +53,7 @@ struct Outcome {
     cut: bool,
     content_type: Option<String>,
     retry_after_s: Option<u64>,
+    resets_at_s: Option<u64>,
 }
 
 /// How the body of an answer ended.
@@ -109,14 +111,19 @@ impl Exchange {
 
     async fn give_up(self, no_answer: NoAnswer, reply: oneshot::Sender<Response<AgentBody>>) {
         let text = self.shared.prepared.mask.text(&no_answer.text);
-        if no_answer.code != failure_code::ABANDONED {
-            self.shared.storm().failed(self.class);
-        }
+        let verdict = if no_answer.code == failure_code::ABANDONED {
+            Verdict::Pass
+        } else {
+            self.shared.storm().failed(self.class, None)
+        };
         let outcome = Outcome { failure: Some(no_answer.code), ..Outcome::default() };
         self.tell(outcome, Seen { error: Some(text.clone()), ..Seen::default() }).await;
+        if verdict == Verdict::End {
+            self.end_storm().await;
+        }
         let mut response = answer::error(StatusCode::BAD_GATEWAY, no_answer.code, &text);
         // No retry of the agent makes an endpoint reachable, and each waits longer than the one before.
-        answer::stop(&mut response, self.shared.prepared.stop_header.as_ref());
+        answer::stop(&mut response, &self.shared.prepared.stop);
         let _agent_left = reply.send(response).is_err();
     }
 
@@ -129,6 +136,7 @@ impl Exchange {
     ) {
         let content_type = headers::content_type(&parts.headers);
         let retry_after_s = headers::retry_after_s(&parts.headers);
+        let resets_at_s = headers::resets_at_s(&parts.headers);
         let status = parts.status;
         let mut observer = Observer::new(status.as_u16(), content_type.as_deref());
         let framed =
@@ -138,11 +146,16 @@ impl Exchange {
         let mut response = Response::new(AgentBody::Passing(passing));
         *response.status_mut() = status;
         *response.headers_mut() = headers::to_agent(&parts.headers, &self.shared.prepared.mask);
-        let failed = status.is_server_error() && self.shared.storm().failed(self.class);
-        let long_wait = status == StatusCode::TOO_MANY_REQUESTS
-            && retry_after_s.is_some_and(|s| s > LONGEST_RETRY_AFTER_S);
-        if failed || long_wait {
-            answer::stop(&mut response, self.shared.prepared.stop_header.as_ref());
+        let mut verdict = Verdict::Pass;
+        if !status.is_success() {
+            verdict = self.shared.storm().failed(self.class, Some(status.as_u16()));
+            let stop = &self.shared.prepared.stop;
+            if verdict == Verdict::Pass && retry_after_s.is_some_and(|s| s > LONGEST_RETRY_AFTER_S) {
+                verdict = if stop.is_known() { Verdict::Tell } else { Verdict::End };
+            }
+            if verdict == Verdict::Tell {
+                answer::stop(&mut response, stop);
+            }
         }
         // Whether the agent is still there shows at the first piece.
         let _agent_left = reply.send(response).is_err();
@@ -153,16 +166,20 @@ impl Exchange {
         if ended == Ended::Whole && !framed && unfinished {
             ended = Ended::BrokenOff;
         }
-        let mut last = false;
-        match ended {
-            Ended::Whole if !status.is_server_error() => self.shared.storm().answered(self.class),
-            Ended::BrokenOff if !status.is_server_error() => last = self.shared.storm().broke_off(self.class),
-            _ => {}
-        }
         if ended == Ended::Whole {
             self.shared.pool.put(line);
         }
         let seen = observer.end();
+        if status.is_success() {
+            match ended {
+                Ended::Whole if seen.finished && seen.error.is_none() => {
+                    self.shared.storm().answered(self.class);
+                }
+                // A stream that ends properly and without an end of its own is asked for again as well.
+                Ended::Whole | Ended::BrokenOff => verdict = self.shared.storm().broke_off(self.class),
+                Ended::Abandoned => {}
+            }
+        }
         let outcome = Outcome {
             status: Some(status.as_u16()),
             failure: (ended == Ended::Abandoned && !seen.finished).then_some(failure_code::ABANDONED),
@@ -173,9 +190,10 @@ impl Exchange {
             },
             content_type,
             retry_after_s,
+            resets_at_s,
         };
         self.tell(outcome, seen).await;
-        if last {
+        if verdict == Verdict::End {
             self.end_storm().await;
         }
         if ended == Ended::Whole {
@@ -183,10 +201,10 @@ impl Exchange {
         }
     }
 
-    /// Tells that the answers of a class broke off too often. It is told now and not with the agent's next request, which
-    /// would be refused anyway: before that one the agent may wait for ten seconds.
+    /// Tells that the answers of a class failed too often. It is told now and not with the agent's next request, which
+    /// would be refused anyway: before that one the agent may wait for ten seconds and more.
     async fn end_storm(&self) {
-        let detail = format!("class {}: the answers break off again and again", self.class_name);
+        let detail = format!("class {}: the answers fail again and again", self.class_name);
         let line = format!("POST {}", self.target);
         self.shared.facts.decision(network_code::RETRY_STORM, NetworkVerdict::Refused, &line, &detail).await;
     }
@@ -241,10 +259,17 @@ impl Exchange {
                 content_type: outcome.content_type,
                 retry_after_s: outcome.retry_after_s,
                 error: seen.error,
+                stated: stated(seen.stated, outcome.resets_at_s),
                 elapsed_ms: u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX),
             })
             .await;
     }
+}
+
+/// What an answer states of its error, in its body or its headers.
+fn stated(mut body: StatedError, resets_at_s: Option<u64>) -> Option<Box<StatedError>> {
+    body.resets_at_s = body.resets_at_s.or(resets_at_s);
+    (body != StatedError::default()).then(|| Box::new(body))
 }
 
 /// Hands a piece to the agent's side; `false`: nobody is there any more.

@@ -141,6 +141,7 @@ fn model_policy() -> Result<ModelPolicy, Violation> {
         side_requests: Vec::new(),
         failures_before_stop: 1,
         stop_header: None,
+        stop_status: None,
         placeholder_key: None,
     })
 }

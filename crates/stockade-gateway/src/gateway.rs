@@ -63,7 +63,11 @@ impl Gateway {
             pool: Pool::default(),
             budget: Budget::new(),
             refused: OnceLock::new(),
-            storm: Mutex::new(Storm::new(policy.failures_before_stop, policy.classes.len())),
+            storm: Mutex::new(Storm::new(
+                policy.failures_before_stop,
+                prepared.stop.is_known(),
+                policy.classes.len(),
+            )),
             requests: AtomicU64::new(0),
             tasks,
             prepared,

@@ -37,7 +37,7 @@ const CREDENTIALS: [HeaderName; 5] = [
 ];
 
 /// What could turn a call of the model into another request, or charge it to another account of the same key.
-const REDIRECTING: [HeaderName; 8] = [
+const REDIRECTING: [HeaderName; 9] = [
     FORWARDED,
     HeaderName::from_static("x-original-url"),
     HeaderName::from_static("x-rewrite-url"),
@@ -46,6 +46,7 @@ const REDIRECTING: [HeaderName; 8] = [
     HeaderName::from_static("x-method-override"),
     HeaderName::from_static("openai-organization"),
     HeaderName::from_static("openai-project"),
+    HeaderName::from_static("chatgpt-account-id"),
 ];
 
 /// The headers of a forwarded request. The body was read as JSON, so it is sent as JSON.
@@ -125,4 +126,9 @@ pub(crate) fn content_type(headers: &HeaderMap) -> Option<String> {
 /// `retry-after` where it states seconds.
 pub(crate) fn retry_after_s(headers: &HeaderMap) -> Option<u64> {
     headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()
+}
+
+/// When the quota comes back, where the header of Anthropic's plans states it, in seconds since 1970.
+pub(crate) fn resets_at_s(headers: &HeaderMap) -> Option<u64> {
+    headers.get("anthropic-ratelimit-unified-reset")?.to_str().ok()?.trim().parse().ok()
 }

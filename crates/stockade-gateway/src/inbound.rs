@@ -128,7 +128,7 @@ async fn bad_request(shared: &Shared, status: StatusCode, line: &str, reason: &s
 async fn refuse(shared: &Shared, code: &'static str, line: &str, detail: &str) -> Response<AgentBody> {
     shared.facts.decision(code, NetworkVerdict::Refused, line, detail).await;
     let mut response = answer::error(StatusCode::FORBIDDEN, code, detail);
-    answer::stop(&mut response, shared.prepared.stop_header.as_ref());
+    answer::stop(&mut response, &shared.prepared.stop);
     response
 }
 
@@ -146,7 +146,7 @@ async fn forward(
         let detail = format!("class {}: the agent goes on asking after repeated failures", call.class_name);
         shared.facts.decision(code, NetworkVerdict::Refused, line, &detail).await;
         let mut response = answer::error(StatusCode::SERVICE_UNAVAILABLE, code, &detail);
-        answer::stop(&mut response, shared.prepared.stop_header.as_ref());
+        answer::stop(&mut response, &shared.prepared.stop);
         return response;
     }
     let number = shared.next_request();

@@ -1,9 +1,11 @@
 //! Reading a copy of an answer while it passes: served model, usage, finish reason, and whether it was whole.
 
+mod loose;
 mod shape;
 mod sse;
+mod tokens;
 
-use stockade_core::event::Usage;
+use stockade_core::event::{StatedError, Usage};
 
 use shape::Found;
 use sse::Events;
@@ -11,7 +13,11 @@ use sse::Events;
 /// The head of an error body that is kept, in bytes.
 const ERROR_HEAD_BYTES: usize = 2_000;
 /// The largest answer in one piece that is read; longer ones pass unread.
-const WHOLE_LIMIT_BYTES: usize = 4 * 1024 * 1024;
+const WHOLE_LIMIT_BYTES: usize = 8 * 1024 * 1024;
+/// The largest error body that is read for its code.
+const ERROR_LIMIT_BYTES: usize = 64 * 1024;
+/// The longest name of a model, a finish reason or a code that is kept, in bytes.
+const NAME_LIMIT_BYTES: usize = 200;
 
 /// What an answer said.
 #[derive(Debug, Default, PartialEq)]
@@ -19,7 +25,10 @@ pub(crate) struct Seen {
     pub(crate) served_model: Option<String>,
     pub(crate) finish_reason: Option<String>,
     pub(crate) usage: Option<Usage>,
+    /// The head of an error, or of what is no answer at all.
     pub(crate) error: Option<String>,
+    /// What it states beside its text.
+    pub(crate) stated: StatedError,
     /// Whether a stream came to its own end; true for answers in one piece.
     pub(crate) finished: bool,
 }
@@ -56,7 +65,7 @@ impl Observer {
         match &mut self.body {
             Body::Events { events, found } => events.read(bytes, |data| found.read_event(data)),
             Body::Whole { bytes: kept, json, overlong } => {
-                let limit = if *json && !self.failed { WHOLE_LIMIT_BYTES } else { ERROR_HEAD_BYTES };
+                let limit = if *json && !self.failed { WHOLE_LIMIT_BYTES } else { ERROR_LIMIT_BYTES };
                 let room = limit.saturating_sub(kept.len()).min(bytes.len());
                 *overlong |= room < bytes.len();
                 kept.extend_from_slice(bytes.get(..room).unwrap_or_default());
@@ -84,13 +93,17 @@ impl Observer {
                 let read = !overlong && json && found.read_whole(&bytes);
                 let mut seen = Seen { finished: true, ..found.into_seen() };
                 if self.failed || !json || (!read && !overlong) {
-                    let head = bytes.get(..bytes.len().min(ERROR_HEAD_BYTES)).unwrap_or_default();
-                    seen.error = Some(String::from_utf8_lossy(head).into_owned());
+                    seen.error = Some(head(&bytes, ERROR_HEAD_BYTES));
                 }
                 seen
             }
         }
     }
+}
+
+/// The beginning of a text that may be of any kind.
+fn head(bytes: &[u8], limit: usize) -> String {
+    String::from_utf8_lossy(bytes.get(..bytes.len().min(limit)).unwrap_or_default()).into_owned()
 }
 
 #[cfg(test)]

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use hyper::header::{AUTHORIZATION, HeaderName, HeaderValue};
+use hyper::{
+    StatusCode,
+    header::{AUTHORIZATION, HeaderName, HeaderValue},
+};
 use secrecy::{ExposeSecret, SecretString};
 use stockade_core::profile::{CredentialHeader, SideRequest};
 
@@ -69,15 +72,31 @@ pub struct ModelPolicy {
     pub failures_before_stop: u32,
     /// The response header, name and value, that tells the agent not to try again.
     pub stop_header: Option<(String, String)>,
+    /// The status, in place of a failure's own, on which the agent does not try again.
+    pub stop_status: Option<u16>,
     /// The key that callers have to show, needed where others than the agent can reach the listener.
     pub placeholder_key: Option<String>,
+}
+
+/// What an answer has that ends the agent's retries.
+#[derive(Debug)]
+pub(crate) struct StopAnswer {
+    pub(crate) header: Option<(HeaderName, HeaderValue)>,
+    pub(crate) status: Option<StatusCode>,
+}
+
+impl StopAnswer {
+    /// Whether there is such an answer at all.
+    pub(crate) fn is_known(&self) -> bool {
+        self.header.is_some() || self.status.is_some()
+    }
 }
 
 /// What has to be sent and hidden, checked once at the start.
 #[derive(Debug)]
 pub(crate) struct Prepared {
     pub(crate) credential: Option<(HeaderName, HeaderValue)>,
-    pub(crate) stop_header: Option<(HeaderName, HeaderValue)>,
+    pub(crate) stop: StopAnswer,
     pub(crate) host: HeaderValue,
     pub(crate) mask: Mask,
 }
@@ -105,11 +124,18 @@ impl ModelPolicy {
                 Some(parsed.ok_or_else(|| GatewayError::StopHeader { name: name.clone() })?)
             }
         };
+        let stop_status = match self.stop_status {
+            None => None,
+            Some(status) => {
+                let parsed = StatusCode::from_u16(status).ok().filter(StatusCode::is_client_error);
+                Some(parsed.ok_or(GatewayError::StopStatus { status })?)
+            }
+        };
         let host = HeaderValue::from_str(&self.upstream.authority())
             .map_err(|_| GatewayError::ServerName { host: self.upstream.host().to_owned() })?;
         Ok(Prepared {
             credential: self.credential.as_ref().map(Credential::header).transpose()?,
-            stop_header,
+            stop: StopAnswer { header: stop_header, status: stop_status },
             host,
             mask: Mask::new(self.credential.as_ref().map(|c| c.secret.expose_secret())),
         })

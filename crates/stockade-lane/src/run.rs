@@ -447,6 +447,7 @@ fn gateway(
         side_requests: plan.wire.side_requests.clone(),
         failures_before_stop: plan.wire.failures_before_stop,
         stop_header: plan.wire.stop_header.clone(),
+        stop_status: plan.wire.stop_status,
         placeholder_key: placeholder,
     };
     let egress = inside.egress.map(|listener| Egress { listener, allowed: plan.allow.clone() });

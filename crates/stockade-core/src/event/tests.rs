@@ -44,6 +44,7 @@ fn every_kind() -> Vec<(&'static str, EventKind)> {
                 content_type: None,
                 retry_after_s: None,
                 error: None,
+                stated: None,
                 elapsed_ms: 1,
             },
         ),

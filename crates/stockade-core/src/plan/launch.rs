@@ -172,6 +172,7 @@ pub(super) fn assemble(
             side_requests: profile.wire.side_requests.clone(),
             failures_before_stop: profile.wire.failures_before_stop,
             stop_header: profile.wire.stop_header.clone(),
+            stop_status: profile.wire.stop_status,
         },
         limits: order.limits.clone(),
         cgroups: limits::groups(&held_limits, survey),

@@ -1,7 +1,7 @@
 //! The few parts of a model call that are checked. Everything else is skipped without being kept.
 //!
-//! An endpoint may read JSON more loosely than this: keys given twice, or spelled with other capitals, are refused,
-//! because another reader could take the other value.
+//! An endpoint may read JSON more loosely than this: deciding keys given twice, or spelled with other capitals, are
+//! refused, because another reader could take the other value.
 
 use std::fmt;
 
@@ -10,8 +10,20 @@ use serde::{
     de::{Error, IgnoredAny, MapAccess, Visitor},
 };
 
+use super::tool::{Named, Tool};
+
 /// The keys that decide, whatever their capitals.
-const DECIDING_KEYS: [&str; 4] = ["model", "tools", "functions", "mcp_servers"];
+const DECIDING_KEYS: [&str; 9] = [
+    "model",
+    "tools",
+    "functions",
+    "mcp_servers",
+    "prompt",
+    "reasoning_effort",
+    "reasoning",
+    "output_config",
+    "thinking",
+];
 
 /// What a model call asks for.
 #[derive(Debug, Default)]
@@ -27,6 +39,34 @@ impl<'de> Deserialize<'de> for Asked {
     }
 }
 
+/// The deciding keys of an object that have been seen.
+pub(super) struct Keys {
+    deciding: &'static [&'static str],
+    seen: u32,
+}
+
+impl Keys {
+    /// `deciding` has at most 32 keys.
+    pub(super) fn of(deciding: &'static [&'static str]) -> Self {
+        Self { deciding, seen: 0 }
+    }
+
+    /// Takes a key: an error where a deciding one comes twice or is spelled with other capitals.
+    pub(super) fn take<E: Error>(&mut self, key: &str) -> Result<(), E> {
+        let found = self.deciding.iter().enumerate().find(|(_, known)| known.eq_ignore_ascii_case(key));
+        let Some((index, known)) = found else { return Ok(()) };
+        if key != *known {
+            return Err(E::custom(format_args!("the key `{known}` is spelled `{key}`")));
+        }
+        let bit = 1u32 << (index % 32);
+        if self.seen & bit != 0 {
+            return Err(E::duplicate_field(known));
+        }
+        self.seen |= bit;
+        Ok(())
+    }
+}
+
 struct AskedVisitor;
 
 impl<'de> Visitor<'de> for AskedVisitor {
@@ -38,22 +78,15 @@ impl<'de> Visitor<'de> for AskedVisitor {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Asked, A::Error> {
         let mut asked = Asked::default();
-        let mut seen: Vec<&'static str> = Vec::new();
+        let mut keys = Keys::of(&DECIDING_KEYS);
+        let mut thinking = None;
         while let Some(key) = map.next_key::<String>()? {
-            if let Some(known) = DECIDING_KEYS.iter().find(|k| k.eq_ignore_ascii_case(&key)) {
-                if key != **known {
-                    return Err(A::Error::custom(format_args!("the key `{known}` is spelled `{key}`")));
-                }
-                if seen.contains(known) {
-                    return Err(A::Error::duplicate_field(known));
-                }
-                seen.push(known);
-            }
+            keys.take(&key)?;
             match key.as_str() {
                 "model" => asked.model = map.next_value()?,
                 "tools" => {
                     for tool in map.next_value::<Option<Vec<Tool>>>()?.unwrap_or_default() {
-                        asked.tools.push(tool.into_name().map_err(A::Error::custom)?);
+                        asked.tools.extend(tool.into_names().map_err(A::Error::custom)?);
                     }
                 }
                 // The older spelling of tools in chat completions.
@@ -66,23 +99,30 @@ impl<'de> Visitor<'de> for AskedVisitor {
                     let servers = map.next_value::<Option<Vec<Named>>>()?.unwrap_or_default();
                     asked.tools.extend(servers.into_iter().map(|s| format!("mcp_servers/{}", s.name)));
                 }
+                // A prompt kept by the endpoint may bring tools of its own.
+                "prompt" => {
+                    let kept = map.next_value::<Option<Kept>>()?;
+                    asked.tools.extend(kept.map(|kept| format!("prompt/{}", kept.id)));
+                }
                 "reasoning_effort" => asked.effort = map.next_value::<Option<String>>()?.or(asked.effort),
                 "reasoning" | "output_config" => {
                     let holder = map.next_value::<Option<EffortHolder>>()?;
                     asked.effort = holder.and_then(|h| h.effort).or(asked.effort);
                 }
+                "thinking" => thinking = map.next_value::<Option<Thinking>>()?,
                 _ => {
                     map.next_value::<IgnoredAny>()?;
                 }
             }
         }
+        asked.effort = asked.effort.or_else(|| thinking.map(Thinking::into_text));
         Ok(asked)
     }
 }
 
 #[derive(Deserialize)]
-struct Named {
-    name: String,
+struct Kept {
+    id: String,
 }
 
 #[derive(Deserialize)]
@@ -91,28 +131,20 @@ struct EffortHolder {
     effort: Option<String>,
 }
 
-/// A tool in any of the three wire formats.
+/// How much a model may think, where nothing else says it.
 #[derive(Deserialize)]
-struct Tool {
-    #[serde(default, rename = "type")]
-    kind: Option<String>,
+struct Thinking {
+    #[serde(rename = "type")]
+    kind: String,
     #[serde(default)]
-    name: Option<String>,
-    #[serde(default)]
-    function: Option<Named>,
-    #[serde(default)]
-    custom: Option<Named>,
+    budget_tokens: Option<u64>,
 }
 
-impl Tool {
-    /// Its one name; a tool without a name (those of the endpoint itself) is named by its type.
-    fn into_name(self) -> Result<String, &'static str> {
-        let mut names =
-            [self.function.map(|f| f.name), self.custom.map(|c| c.name), self.name].into_iter().flatten();
-        let first = names.next();
-        if names.next().is_some_and(|second| Some(second) != first) {
-            return Err("a tool has two names");
+impl Thinking {
+    fn into_text(self) -> String {
+        match self.budget_tokens {
+            Some(budget) => format!("thinking {} ({budget} tokens)", self.kind),
+            None => format!("thinking {}", self.kind),
         }
-        first.or(self.kind).ok_or("a tool has neither name nor type")
     }
 }

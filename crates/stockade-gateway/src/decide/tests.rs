@@ -20,6 +20,7 @@ fn policy() -> ModelPolicy {
         side_requests: vec![SideRequest { method: "GET".to_owned(), path: "/".to_owned(), status: 200 }],
         failures_before_stop: 1,
         stop_header: None,
+        stop_status: None,
         placeholder_key: None,
     }
 }
@@ -77,6 +78,60 @@ fn reads_the_effort_wherever_the_three_formats_put_it() {
 }
 
 #[test]
+fn an_effort_said_as_thinking_is_told_where_nothing_else_says_it() {
+    for (part, effort) in [
+        (r#""thinking":{"type":"adaptive"}"#, "thinking adaptive"),
+        (r#""thinking":{"type":"enabled","budget_tokens":31999}"#, "thinking enabled (31999 tokens)"),
+        (r#""thinking":{"type":"adaptive"},"output_config":{"effort":"max"}"#, "max"),
+    ] {
+        let found = call(&format!(r#"{{"model":"m-1",{part},{TOOLS}}}"#));
+        assert!(matches!(&found, Decision::ModelCall(c) if c.effort.as_deref() == Some(effort)), "{found:?}");
+    }
+}
+
+#[test]
+fn every_kind_of_tool_has_a_name_of_its_own() {
+    let names = |tools: &str| {
+        let mut policy = policy();
+        policy.classes = vec![("none".to_owned(), Vec::new())];
+        let body = format!(r#"{{"model":"m-1","tools":[{tools}]}}"#);
+        match decide(&policy, "POST", "/v1/chat/completions", body.as_bytes()) {
+            Decision::Refused { detail, .. } => {
+                let (_, rest) = detail.split_once("unexpected: ").unwrap();
+                rest.split_once(';').unwrap().0.to_owned()
+            }
+            other => panic!("{other:?}"),
+        }
+    };
+    for (tool, name) in [
+        (r#"{"type":"function","function":{"name":"a","parameters":{}}}"#, "a"),
+        (r#"{"type":"custom","custom":{"name":"a"}}"#, "a"),
+        (r#"{"type":"custom","name":"apply_patch","format":{"type":"grammar"}}"#, "apply_patch"),
+        (r#"{"name":"Bash","input_schema":{"name":"x"}}"#, "Bash"),
+        (r#"{"type":"web_search_20250305","name":"web_search"}"#, "web_search_20250305/web_search"),
+        (r#"{"type":"web_search"}"#, "web_search"),
+        (r#"{"type":"local_shell"}"#, "local_shell"),
+        (r#"{"type":"mcp","server_label":"x"}"#, "mcp"),
+        (
+            r#"{"type":"namespace","name":"g","tools":[{"type":"function","name":"a"},{"type":"custom","name":"b"}]}"#,
+            "g/a, g/b",
+        ),
+        (r#"{"type":"namespace","name":"g"}"#, "g"),
+    ] {
+        assert_eq!(names(tool), name, "{tool}");
+    }
+    for (tool, reason) in [
+        (r#"{"name":"grep","Name":"evil"}"#, "spelled `Name`"),
+        (r#"{"name":"grep","name":"evil"}"#, "duplicate field `name`"),
+        (r#"{"function":{"name":"grep","NAME":"evil"}}"#, "spelled `NAME`"),
+        (r#"{"name":"grep","tools":[{"name":"evil"}]}"#, "no group holds tools"),
+        (r#"{"type":"function"}"#, "neither name"),
+    ] {
+        assert!(malformed(&format!(r#"{{"model":"m-1","tools":[{tool}]}}"#)).contains(reason), "{tool}");
+    }
+}
+
+#[test]
 fn anything_but_post_to_a_model_path_is_no_model_call() {
     for (method, path) in [
         ("GET", "/v1/models"),
@@ -112,7 +167,11 @@ fn another_model_or_tool_list_is_refused_by_name() {
         refusal(r#"{"model":"m-1","tools":[{"name":"grep"},{"name":"read_file"},{"name":"grep"}]}"#);
     assert_eq!(detail, "offered more than once: grep");
 
-    for hidden in [r#""functions":[{"name":"write"}]"#, r#""mcp_servers":[{"name":"x","url":"http://y"}]"#] {
+    for hidden in [
+        r#""functions":[{"name":"write"}]"#,
+        r#""mcp_servers":[{"name":"x","url":"http://y"}]"#,
+        r#""prompt":{"id":"p"}"#,
+    ] {
         let (code, _) = refusal(&format!(r#"{{"model":"m-1",{TOOLS},{hidden}}}"#));
         assert_eq!(code, network_code::TOOLSET_MISMATCH, "{hidden}");
     }

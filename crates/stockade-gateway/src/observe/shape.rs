@@ -3,13 +3,14 @@
 //! Chat completions put them at the top of every chunk; Responses put them into `response`; Messages put the model into
 //! `message` and the end into `delta`.
 
-use serde_json::Value;
-use stockade_core::{event::Usage, text};
+use serde::de::{MapAccess, SeqAccess};
+use stockade_core::event::{StatedError, Usage};
 
-use super::{ERROR_HEAD_BYTES, Seen};
-
-/// The longest name of a model or a finish reason that is kept, in bytes.
-const NAME_LIMIT_BYTES: usize = 200;
+use super::{
+    ERROR_HEAD_BYTES, Seen, head,
+    loose::{Loose, Number, Shape, Taken, Word, members, skip, value},
+    tokens::Tokens,
+};
 
 /// What was found so far.
 #[derive(Debug, Default)]
@@ -18,6 +19,7 @@ pub(super) struct Found {
     finish: Option<String>,
     usage: Option<Usage>,
     error: Option<String>,
+    stated: StatedError,
     done: bool,
 }
 
@@ -34,6 +36,7 @@ impl Found {
             finish_reason: self.finish,
             usage: self.usage,
             error: self.error,
+            stated: self.stated,
         }
     }
 
@@ -41,103 +44,176 @@ impl Found {
     pub(super) fn read_event(&mut self, data: &[u8]) {
         if data.trim_ascii() == b"[DONE]" {
             self.done = true;
-        } else if let Ok(value) = serde_json::from_slice::<Value>(data) {
-            self.read(&value);
+        } else {
+            self.read(data);
         }
     }
 
     /// Reads an answer in one piece; returns whether it is a JSON object.
     pub(super) fn read_whole(&mut self, body: &[u8]) -> bool {
-        match serde_json::from_slice::<Value>(body) {
-            Ok(value) if value.is_object() => {
-                self.read(&value);
-                true
-            }
-            _ => false,
-        }
+        self.read(body)
     }
 
-    fn read(&mut self, value: &Value) {
-        let kind = text_at(value, "type");
-        if kind == Some("error") || value.get("error").is_some_and(|e| !e.is_null()) {
-            self.error = Some(text::head(&value.to_string(), ERROR_HEAD_BYTES));
+    fn read(&mut self, data: &[u8]) -> bool {
+        let Ok(Loose(top)) = serde_json::from_slice::<Loose<Top>>(data) else { return false };
+        let kind = top.kind.as_deref();
+        if top.part.error.there || kind == Some("error") {
+            self.state_error(&top.part.error, data);
         }
-        let inner = ["response", "message"].iter().find_map(|k| value.get(k).filter(|v| v.is_object()));
-        for part in [Some(value), inner].into_iter().flatten() {
-            if let Some(model) = text_at(part, "model").filter(|m| !m.is_empty()) {
-                self.model = Some(text::head(model, NAME_LIMIT_BYTES));
-            }
-            if let Some(usage) = part.get("usage").filter(|u| u.is_object()) {
-                merge(self.usage.get_or_insert_default(), usage);
-            }
-            self.finish_with(text_at(part, "stop_reason"));
-            if text_at(part, "object") == Some("response") {
-                self.read_response_status(part);
-            }
-        }
-        for choice in value.get("choices").and_then(Value::as_array).into_iter().flatten() {
-            self.finish_with(text_at(choice, "finish_reason"));
-        }
-        self.finish_with(value.get("delta").and_then(|d| text_at(d, "stop_reason")));
         self.done |= kind == Some("message_stop");
-    }
-
-    /// The status of a response object: only an ended one is a finish.
-    fn read_response_status(&mut self, response: &Value) {
-        let Some(status @ ("completed" | "incomplete" | "failed" | "cancelled")) =
-            text_at(response, "status")
-        else {
-            return;
-        };
-        let reason = response.get("incomplete_details").and_then(|d| text_at(d, "reason"));
-        self.finish_with(reason.or(Some(status)));
-    }
-
-    fn finish_with(&mut self, reason: Option<&str>) {
-        if let Some(reason) = reason {
-            self.finish = Some(text::head(reason, NAME_LIMIT_BYTES));
+        for part in [top.part, top.inner] {
+            self.take(part, data);
         }
+        self.finish = top.finish.or(self.finish.take());
+        top.is_object
+    }
+
+    fn take(&mut self, part: Part, data: &[u8]) {
+        self.model = part.model.or(self.model.take());
+        if let Some(tokens) = part.usage {
+            tokens.merge_into(self.usage.get_or_insert_default());
+        }
+        self.finish = part.stop_reason.or(self.finish.take());
+        // The status of a response: only an ended one is a finish.
+        match part.status.as_deref().filter(|_| part.object.as_deref() == Some("response")) {
+            Some("failed") => self.state_error(&part.error, data),
+            Some("completed" | "incomplete" | "cancelled") => {
+                self.finish = part.incomplete.or(part.status);
+            }
+            _ => {}
+        }
+    }
+
+    fn state_error(&mut self, stated: &Stated, data: &[u8]) {
+        self.error = Some(head(data, ERROR_HEAD_BYTES));
+        self.stated = stated.inner.clone();
     }
 }
 
-fn text_at<'a>(value: &'a Value, key: &str) -> Option<&'a str> {
-    value.get(key).and_then(Value::as_str)
+/// One event, or an answer in one piece.
+#[derive(Debug, Default)]
+struct Top {
+    is_object: bool,
+    kind: Option<String>,
+    part: Part,
+    /// What is in `response` or `message`.
+    inner: Part,
+    finish: Option<String>,
 }
 
-/// Takes over the numbers that a usage object states; later objects of a stream replace earlier ones.
-fn merge(usage: &mut Usage, object: &Value) {
-    let number = |key: &str| object.get(key).and_then(Value::as_u64);
-    let detail = |group: &str, key: &str| object.get(group).and_then(|g| g.get(key)).and_then(Value::as_u64);
-    let reasoning = detail("completion_tokens_details", "reasoning_tokens")
-        .or_else(|| detail("output_tokens_details", "reasoning_tokens"));
-    let total = number("total_tokens");
+impl Taken for Top {
+    fn object<'de, A: MapAccess<'de>>(&mut self, map: &mut A) -> Result<(), A::Error> {
+        self.is_object = true;
+        members(self, map)
+    }
+}
 
-    let (read, created) = (number("cache_read_input_tokens"), number("cache_creation_input_tokens"));
-    let input = number("prompt_tokens").or_else(|| {
-        // Messages count cached tokens apart; the other formats have no such keys.
-        number("input_tokens")
-            .map(|n| n.saturating_add(read.unwrap_or(0)).saturating_add(created.unwrap_or(0)))
-    });
-    let generated = number("completion_tokens").or_else(|| number("output_tokens"));
-    // Some endpoints leave reasoning out of the generated tokens; their total shows it.
-    let output = match (input, generated, reasoning, total) {
-        (Some(i), Some(g), Some(r), Some(t)) if r > 0 && i.saturating_add(g).saturating_add(r) == t => {
-            Some(g.saturating_add(r))
+impl Shape for Top {
+    fn member<'de, A: MapAccess<'de>>(&mut self, key: &str, map: &mut A) -> Result<(), A::Error> {
+        match key {
+            "type" => self.kind = value::<Word, _>(map)?.0,
+            "response" | "message" => self.inner = value(map)?,
+            "choices" => self.finish = value::<Choices, _>(map)?.0.or(self.finish.take()),
+            "delta" => self.finish = value::<Ending, _>(map)?.0.or(self.finish.take()),
+            _ => self.part.member(key, map)?,
         }
-        _ => generated,
-    };
-    let cached = detail("prompt_tokens_details", "cached_tokens")
-        .or_else(|| detail("input_tokens_details", "cached_tokens"))
-        .or(read);
+        Ok(())
+    }
+}
 
-    for (to, from) in [
-        (&mut usage.input_tokens, input),
-        (&mut usage.cached_input_tokens, cached),
-        (&mut usage.cache_creation_input_tokens, created),
-        (&mut usage.output_tokens, output),
-        (&mut usage.reasoning_tokens, reasoning),
-        (&mut usage.total_tokens, total),
-    ] {
-        *to = from.or(*to);
+/// What all three formats have somewhere.
+#[derive(Debug, Default)]
+struct Part {
+    model: Option<String>,
+    usage: Option<Tokens>,
+    stop_reason: Option<String>,
+    object: Option<String>,
+    status: Option<String>,
+    /// Why a response is incomplete.
+    incomplete: Option<String>,
+    error: Stated,
+}
+
+impl Taken for Part {
+    fn object<'de, A: MapAccess<'de>>(&mut self, map: &mut A) -> Result<(), A::Error> {
+        members(self, map)
+    }
+}
+
+impl Shape for Part {
+    fn member<'de, A: MapAccess<'de>>(&mut self, key: &str, map: &mut A) -> Result<(), A::Error> {
+        match key {
+            "model" => self.model = value::<Word, _>(map)?.0,
+            "usage" => self.usage = Some(value::<Tokens, _>(map)?).filter(|tokens| tokens.is_object),
+            "stop_reason" => self.stop_reason = value::<Word, _>(map)?.0,
+            "object" => self.object = value::<Word, _>(map)?.0,
+            "status" => self.status = value::<Word, _>(map)?.0,
+            "incomplete_details" => self.incomplete = value::<Ending, _>(map)?.0,
+            "error" => self.error = value(map)?,
+            _ => skip(map)?,
+        }
+        Ok(())
+    }
+}
+
+/// An object that says why something ended.
+#[derive(Debug, Default)]
+struct Ending(Option<String>);
+
+impl Taken for Ending {
+    fn object<'de, A: MapAccess<'de>>(&mut self, map: &mut A) -> Result<(), A::Error> {
+        members(self, map)
+    }
+}
+
+impl Shape for Ending {
+    fn member<'de, A: MapAccess<'de>>(&mut self, key: &str, map: &mut A) -> Result<(), A::Error> {
+        match key {
+            "stop_reason" | "finish_reason" | "reason" => self.0 = value::<Word, _>(map)?.0,
+            _ => skip(map)?,
+        }
+        Ok(())
+    }
+}
+
+/// The choices of a chat completion: the last that ended counts.
+#[derive(Debug, Default)]
+struct Choices(Option<String>);
+
+impl Taken for Choices {
+    fn list<'de, A: SeqAccess<'de>>(&mut self, seq: &mut A) -> Result<(), A::Error> {
+        while let Some(Loose(Ending(reason))) = seq.next_element()? {
+            self.0 = reason.or(self.0.take());
+        }
+        Ok(())
+    }
+}
+
+/// What an error says of itself.
+#[derive(Debug, Default)]
+struct Stated {
+    there: bool,
+    inner: StatedError,
+}
+
+impl Taken for Stated {
+    fn there(&mut self) {
+        self.there = true;
+    }
+
+    fn object<'de, A: MapAccess<'de>>(&mut self, map: &mut A) -> Result<(), A::Error> {
+        members(self, map)
+    }
+}
+
+impl Shape for Stated {
+    fn member<'de, A: MapAccess<'de>>(&mut self, key: &str, map: &mut A) -> Result<(), A::Error> {
+        match key {
+            "type" => self.inner.kind = value::<Word, _>(map)?.0,
+            "code" => self.inner.code = value::<Word, _>(map)?.0,
+            "resets_at" => self.inner.resets_at_s = value::<Number, _>(map)?.0,
+            _ => skip(map)?,
+        }
+        Ok(())
     }
 }

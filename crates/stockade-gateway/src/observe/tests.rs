@@ -29,8 +29,8 @@ fn chat() -> Seen {
             reasoning_tokens: Some(5),
             total_tokens: Some(19),
         }),
-        error: None,
         finished: true,
+        ..Seen::default()
     }
 }
 
@@ -57,8 +57,8 @@ fn reads_responses() {
             reasoning_tokens: Some(1),
             total_tokens: Some(13),
         }),
-        error: None,
         finished: true,
+        ..Seen::default()
     };
     assert_eq!(seen(200, Some("text/event-stream"), body), expected);
     let begun = body.split_once("event: response.completed").unwrap().0;
@@ -85,6 +85,77 @@ fn reads_messages() {
         ),
         (Some(125), Some(100), Some(20), Some(42))
     );
+}
+
+#[test]
+fn reads_how_a_response_failed_or_stayed_incomplete() {
+    let ended = |response: &str| {
+        let body = format!("event: x\ndata: {{\"type\":\"response.x\",\"response\":{response}}}\n\n");
+        seen(200, Some("text/event-stream"), &body)
+    };
+    let failed = ended(
+        r#"{"object":"response","status":"failed","error":{"code":"context_length_exceeded","message":"m"},"model":"g"}"#,
+    );
+    assert_eq!(
+        (failed.finish_reason, failed.stated.code.as_deref()),
+        (None, Some("context_length_exceeded"))
+    );
+    assert!(failed.finished && failed.error.is_some_and(|text| text.contains("response.x")));
+    for (reason, details) in [
+        ("content_filter", r#"{"reason":"content_filter"}"#),
+        ("max_output_tokens", r#"{"reason":"max_output_tokens"}"#),
+        ("incomplete", "null"),
+    ] {
+        let found = ended(&format!(
+            r#"{{"object":"response","status":"incomplete","error":null,"incomplete_details":{details}}}"#
+        ));
+        assert_eq!((found.finish_reason.as_deref(), found.error), (Some(reason), None));
+    }
+}
+
+#[test]
+fn reads_what_an_error_states() {
+    let stated = |status, body| {
+        let StatedError { kind, code, resets_at_s } = seen(status, Some("application/json"), body).stated;
+        (kind, code, resets_at_s)
+    };
+    let own = |text: &str| Some(text.to_owned());
+    assert_eq!(
+        stated(529, r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#),
+        (own("overloaded_error"), None, None)
+    );
+    assert_eq!(
+        stated(429, r#"{"error":{"type":"usage_limit_reached","code":null,"resets_at":1893456000}}"#),
+        (own("usage_limit_reached"), None, Some(1_893_456_000))
+    );
+    assert_eq!(
+        stated(400, r#"{"error":{"message":"m","type":"x","code":"context_length_exceeded"}}"#),
+        (own("x"), own("context_length_exceeded"), None)
+    );
+    assert_eq!(stated(500, r#"{"error":"boom"}"#), (None, None, None));
+    let in_stream = "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\"}}\n\n";
+    let found = seen(200, Some("text/event-stream"), in_stream);
+    assert!(found.finished && found.finish_reason.is_none());
+    assert_eq!(found.stated.kind.as_deref(), Some("overloaded_error"));
+}
+
+#[test]
+fn members_of_another_kind_than_expected_are_skipped() {
+    let body = concat!(
+        "data: {\"model\":7,\"usage\":[1],\"choices\":{\"a\":1},\"delta\":\"text\",\"message\":\"m\",\"response\":null,\"error\":null,\"x\":{\"y\":[{}]}}\n\n",
+        "data: {\"model\":\"m\",\"usage\":{\"input_tokens\":-1,\"output_tokens\":1.5,\"prompt_tokens\":\"9\",\"completion_tokens\":4},\"choices\":[7,{\"finish_reason\":\"stop\"},{\"finish_reason\":null}]}\n\n",
+        "data: [1]\n\ndata: \"text\"\n\ndata: 7\n\n",
+    );
+    let found = seen(200, Some("text/event-stream"), body);
+    let expected = Seen {
+        served_model: Some("m".to_owned()),
+        finish_reason: Some("stop".to_owned()),
+        usage: Some(Usage { output_tokens: Some(4), ..Usage::default() }),
+        finished: true,
+        ..Seen::default()
+    };
+    assert_eq!(found, expected);
+    assert_eq!(seen(200, Some("application/json"), "[1]").error.as_deref(), Some("[1]"));
 }
 
 #[test]
@@ -122,8 +193,21 @@ fn keeps_the_head_of_what_is_no_answer() {
 
 #[test]
 fn an_overlong_event_passes_unread_and_the_next_is_read() {
-    let body = format!("data: {}\n\n{CHAT}", "x".repeat(1_100_000));
+    let body = format!("data: {}\n\n{CHAT}", "x".repeat(8_400_000));
     assert_eq!(seen(200, Some("text/event-stream"), &body), chat());
+}
+
+#[test]
+fn an_answer_that_repeats_everything_at_its_end_is_read_without_being_kept() {
+    let text = "\\u00e4 \\n text".repeat(200_000);
+    let body = format!(
+        "data: {{\"type\":\"response.completed\",\"response\":{{\"output\":[{{\"content\":[{{\"text\":\"{text}\"}}]}}],\"object\":\"response\",\"status\":\"completed\",\"model\":\"g\"}}}}\n\n"
+    );
+    let found = seen(200, Some("text/event-stream"), &body);
+    assert_eq!(
+        (found.finish_reason.as_deref(), found.served_model.as_deref()),
+        (Some("completed"), Some("g"))
+    );
 }
 
 proptest! {

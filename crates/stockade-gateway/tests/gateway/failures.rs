@@ -146,6 +146,81 @@ fn answers_that_break_off_are_not_asked_for_again_and_again() {
 }
 
 #[test]
+fn streams_without_an_end_and_answers_without_use_are_not_asked_for_again_and_again() {
+    let whole = |kind: &'static str, body: &'static str| {
+        Endpoint::start(move |_, wire| respond(wire, "200 OK", kind, body))
+    };
+    for endpoint in [
+        whole(
+            "text/event-stream",
+            "data: {\"model\":\"m-1\",\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n",
+        ),
+        whole(
+            "text/event-stream",
+            "data: {\"error\":{\"message\":\"overloaded\",\"type\":\"overloaded_error\"}}\n\n",
+        ),
+        whole("text/html", "<html>sorry</html>"),
+        whole("application/json", "{nonsense"),
+    ] {
+        let stand = Stand::start(policy(&endpoint.url()));
+        let mut agent = stand.agent();
+        for _ in 0..2 {
+            assert_eq!(agent.ask(post(CHAT, TURN)).status, 200);
+        }
+        assert_eq!(stand.decisions(1)[0].code, network_code::RETRY_STORM);
+        assert_eq!(agent.ask(post(CHAT, TURN)).header(STOP), Some("false"));
+        assert_eq!(endpoint.got().len(), 2);
+    }
+}
+
+#[test]
+fn what_no_repetition_mends_is_not_repeated() {
+    let endpoint = Endpoint::start(|_, wire| {
+        respond(
+            wire,
+            "401 Unauthorized",
+            "application/json",
+            "{\"error\":{\"type\":\"authentication_error\"}}",
+        )
+    });
+    let stand = Stand::start(policy(&endpoint.url()));
+    let answer = stand.agent().ask(post(CHAT, TURN));
+    assert_eq!((answer.status, answer.header(STOP)), (401, Some("false")));
+    let facts = stand.responses(1);
+    assert!(
+        matches!(&facts[0], EventKind::ModelResponse { stated: Some(stated), .. } if stated.kind.as_deref() == Some("authentication_error")),
+        "{facts:?}"
+    );
+}
+
+#[test]
+fn the_status_that_ends_retries_stands_in_the_answer_and_the_endpoints_own_in_the_facts() {
+    let endpoint = Endpoint::start(|_, wire| respond(wire, "500 Oops", "application/json", "{\"error\":{}}"));
+    let mut policy = policy(&endpoint.url());
+    (policy.stop_header, policy.stop_status) = (None, Some(400));
+    let stand = Stand::start(policy);
+    let mut agent = stand.agent();
+    let answers: Vec<_> = (0..3).map(|_| agent.ask(post(CHAT, TURN))).collect();
+    let statuses: Vec<_> = answers.iter().map(|answer| answer.status).collect();
+    assert_eq!(statuses, [500, 400, 400]);
+    assert_eq!(answers[1].body, "{\"error\":{}}", "in the endpoint's own words");
+    for fact in stand.responses(3) {
+        assert!(matches!(fact, EventKind::ModelResponse { status: Some(500), .. }), "{fact:?}");
+    }
+}
+
+#[test]
+fn an_agent_that_cannot_be_told_is_ended_with_the_last_allowed_failure() {
+    let mut policy = policy(&format!("http://127.0.0.1:{}/v1", unused_port()));
+    policy.stop_header = None;
+    let stand = Stand::start(policy);
+    for _ in 0..2 {
+        assert_eq!(stand.agent().ask(post(CHAT, TURN)).status, 502);
+    }
+    assert_eq!(stand.decisions(1)[0].code, network_code::RETRY_STORM);
+}
+
+#[test]
 fn a_long_wait_is_not_waited_for() {
     let endpoint = Endpoint::start(|got, wire| {
         let seconds = if got.number == 0 { 10 } else { 11 };

@@ -112,6 +112,7 @@ fn a_request_and_its_answer_become_facts() {
             content_type: Some("application/json".to_owned()),
             retry_after_s: None,
             error: None,
+            stated: None,
             elapsed_ms,
         }
     );

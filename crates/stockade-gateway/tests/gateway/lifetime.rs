@@ -99,6 +99,8 @@ async fn a_policy_that_cannot_work_is_refused_at_the_start() {
         start(|p| p.stop_header = Some(("a b".to_owned(), "c".to_owned()))),
         GatewayError::StopHeader { .. }
     ));
+    let error = start(|p| p.stop_status = Some(503));
+    assert!(matches!(error, GatewayError::StopStatus { status: 503 }));
     let error = start(|p| p.credential.as_mut().unwrap().secret = "key\nwith a line".to_owned().into());
     assert!(matches!(error, GatewayError::Credential));
     assert!(!format!("{error:?} {error}").contains("with a line"));

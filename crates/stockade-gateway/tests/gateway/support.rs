@@ -46,6 +46,7 @@ pub(crate) fn policy(url: &str) -> ModelPolicy {
         side_requests: vec![SideRequest { method: "GET".to_owned(), path: "/".to_owned(), status: 200 }],
         failures_before_stop: 2,
         stop_header: Some((STOP.to_owned(), "false".to_owned())),
+        stop_status: None,
         placeholder_key: None,
     }
 }

@@ -243,6 +243,8 @@ fn wire(w: &Wire) -> Checked {
         let value_ok = value.bytes().all(|b| b == b' ' || b.is_ascii_graphic());
         require(name_ok && value_ok, "wire.stop_header", "is no header")?;
     }
+    let status_ok = w.stop_status.is_none_or(|status| (400..=499).contains(&status));
+    require(status_ok, "wire.stop_status", "is not between 400 and 499")?;
     Ok(())
 }
 

@@ -63,6 +63,7 @@ fn response() -> impl Strategy<Value = EventKind> {
                 content_type,
                 retry_after_s: None,
                 error: None,
+                stated: None,
                 elapsed_ms: 0,
             }
         },

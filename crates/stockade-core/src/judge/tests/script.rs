@@ -3,8 +3,8 @@
 use crate::{
     changes::Changes,
     event::{
-        EVENT_VERSION, Event, EventKind, NetworkVerdict, PermissionDecision, Source, ToolStatus, TurnOutcome,
-        failure_code,
+        EVENT_VERSION, Event, EventKind, NetworkVerdict, PermissionDecision, Source, StatedError, ToolStatus,
+        TurnOutcome, failure_code,
     },
     judge::{AgentExit, Ending, Judge, note_code},
     order::PinKind,
@@ -31,6 +31,20 @@ pub(super) struct Answer {
     pub(super) content_type: &'static str,
     pub(super) retry_after_s: Option<u64>,
     pub(super) error: Option<&'static str>,
+    pub(super) error_type: Option<&'static str>,
+    pub(super) error_code: Option<&'static str>,
+    pub(super) resets_at_s: Option<u64>,
+}
+
+impl Answer {
+    fn stated(&self) -> Option<Box<StatedError>> {
+        let stated = StatedError {
+            kind: self.error_type.map(str::to_owned),
+            code: self.error_code.map(str::to_owned),
+            resets_at_s: self.resets_at_s,
+        };
+        (stated != StatedError::default()).then(|| Box::new(stated))
+    }
 }
 
 /// The answer of a model that did what was asked.
@@ -44,6 +58,9 @@ pub(super) const GOOD: Answer = Answer {
     content_type: "text/event-stream",
     retry_after_s: None,
     error: None,
+    error_type: None,
+    error_code: None,
+    resets_at_s: None,
 };
 
 /// An HTTP error of the endpoint.
@@ -160,6 +177,7 @@ impl Run {
             content_type: Some(answer.content_type.to_owned()),
             retry_after_s: answer.retry_after_s,
             error: answer.error.map(str::to_owned),
+            stated: answer.stated(),
             elapsed_ms: 5,
         })
         .settle()
