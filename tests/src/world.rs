@@ -84,10 +84,14 @@ impl World {
         world
     }
 
-    /// A world with providers of its own, for tests that tamper with them.
-    pub fn with_own_providers(caller: &Caller) -> Self {
+    /// A world with a provider of its own, for tests that tamper with it.
+    pub fn with_own_provider(caller: &Caller, name: &str) -> Self {
         let world = Self::new(caller);
-        copy_tree(&shared_state().join("providers"), &world.state().join("providers"), caller.uid);
+        let (from, to) = (shared_state().join("providers"), world.state().join("providers"));
+        fs::create_dir(&to).unwrap();
+        fs::set_permissions(&to, fs::metadata(&from).unwrap().permissions()).unwrap();
+        chown(&to, Some(caller.uid), Some(caller.uid)).unwrap();
+        copy_tree(&from.join(name), &to.join(name), caller.uid);
         world
     }
 

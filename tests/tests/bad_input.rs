@@ -664,7 +664,7 @@ fn a_provider_that_is_not_installed() {
 #[test]
 fn a_provider_that_was_changed_in_one_byte_although_its_times_were_restored() {
     for caller in Caller::both() {
-        let world = World::with_own_providers(&caller);
+        let world = World::with_own_provider(&caller, "grok");
         let path = world.state().join("providers/grok/1.0.41/grok");
         let (mut bytes, meta) = (fs::read(&path).unwrap(), fs::metadata(&path).unwrap());
         // The file is shared with other tests: it is replaced, not written.
@@ -684,7 +684,7 @@ fn a_provider_that_was_changed_in_one_byte_although_its_times_were_restored() {
 #[test]
 fn a_provider_whose_folder_is_a_link() {
     for caller in Caller::both() {
-        let world = World::with_own_providers(&caller);
+        let world = World::with_own_provider(&caller, "grok");
         let folder = world.state().join("providers/grok/1.0.41");
         let moved = world.path("elsewhere");
         fs::rename(&folder, &moved).unwrap();

@@ -14,8 +14,8 @@ use part::Parts;
 /// The whole must be done within this time on a machine with two cores and nothing built.
 pub(crate) const DEFAULT_BUDGET_MINUTES: u64 = 50;
 
-/// The agent that the end-to-end tests run for real.
-const PROVIDER: &str = "grok@1.0.41";
+/// The agents that the end-to-end tests run for real.
+const PROVIDERS: [&str; 2] = ["codex@0.171.0", "grok@1.0.41"];
 
 pub(crate) fn run(budget_minutes: u64) -> Result<()> {
     if let Some(elsewhere) = reach::other_target()? {
@@ -42,10 +42,10 @@ pub(crate) fn run(budget_minutes: u64) -> Result<()> {
     clippy.args(["--locked", "--profile", "ci", "--workspace", "--all-targets", "--", "-D", "warnings"]);
     parts.start("clippy", &mut clippy)?;
     let state = repository::target().join("test-state");
-    parts.start(
-        "provision",
-        shell::command(&binary).args(["provision", PROVIDER]).env("XDG_STATE_HOME", &state),
-    )?;
+    for provider in PROVIDERS {
+        let mut provision = shell::command(&binary);
+        parts.start("provision", provision.args(["provision", provider]).env("XDG_STATE_HOME", &state))?;
+    }
     let state = state.join("stockade");
     parts.tests("unit tests", tests(&["--workspace", "--exclude", "stockade-tests"], &binary, &state))?;
     parts.tests("end-to-end tests", tests(&["-p", "stockade-tests"], &binary, &state))?;

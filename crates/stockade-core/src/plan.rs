@@ -191,6 +191,9 @@ pub struct PlannedSandbox {
     pub choice: ProviderSandbox,
     /// Where the choice came from.
     pub source: String,
+    /// The argv that tells inside the fence whether it works there; empty: it is not asked.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub probe: Vec<String>,
 }
 
 /// What a mount shows.

@@ -2,8 +2,9 @@
 //!
 //! Strings may hold placeholders in braces, filled in by [`crate::template`]: `{home}`, `{cwd}`, `{cwd_encoded}`,
 //! `{session}`, `{model}`, `{effort}`, `{base_url}` (with the version path), `{base_origin}` (without it),
-//! `{placeholder_key}`, `{prompt_file}`, `{instructions}`, `{instructions_file}`, `{provider}`, `{proxy_toml}` (what makes
-//! programs use the egress listener, as a TOML table; empty where there is none).
+//! `{placeholder_key}`, `{prompt_file}`, `{instructions}`, `{instructions_file}`, `{instructions_toml}` (as a TOML string,
+//! empty where there are none), `{provider}`, `{proxy_toml}` (what makes programs use the egress listener, as a TOML table;
+//! empty where there is none).
 
 use std::collections::BTreeMap;
 
@@ -148,7 +149,8 @@ pub struct HomeFile {
 pub struct Wire {
     /// The paths that are model calls, as the agent asks for them (query left out). Only these are forwarded.
     pub model_paths: Vec<String>,
-    /// The kinds of model calls. The first whose tools fit is taken; the first in the list is the main turn.
+    /// The kinds of model calls. The first whose tools fit is taken; the first in the list is the main turn. A name may be
+    /// there again with other tools, where those depend on the model.
     pub classes: Vec<RequestClass>,
     /// Requests that are no model calls and are answered by the gateway without a note.
     #[serde(default)]
@@ -207,6 +209,8 @@ pub enum Dialect {
     GrokMessages,
     /// Claude Code's `stream-json`.
     ClaudeStream,
+    /// Codex's `exec --json`, with its rollout.
+    CodexExec,
 }
 
 /// The stream and the log.
@@ -231,6 +235,13 @@ pub struct OwnSandbox {
     /// What it needs of the host.
     #[serde(default)]
     pub needs: Vec<SandboxNeed>,
+    /// Arguments with which the executable tells inside the fence, by exit code 0, that its sandbox works there in
+    /// read-only. Asked before the agent starts, where the sandbox is kept; empty: it is not asked.
+    #[serde(default)]
+    pub read_only_probe: Vec<String>,
+    /// The same for isolated-write.
+    #[serde(default)]
+    pub isolated_write_probe: Vec<String>,
 }
 
 /// Something that a provider's sandbox needs of the host.

@@ -37,6 +37,27 @@ pub fn fill(text: &str, values: &BTreeMap<&str, String>) -> Result<String, Unkno
     Ok(out)
 }
 
+/// A text as a string of TOML, on one line.
+pub fn toml_string(text: &str) -> String {
+    use std::fmt::Write as _;
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push('"');
+    for c in text.chars() {
+        match c {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            c if c.is_control() => {
+                // Writing to a String cannot fail.
+                let _ = write!(out, "\\u{:04X}", u32::from(c));
+            }
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}
+
 /// Percent-encodes everything but letters, digits, `-`, `.`, `_` and `~`: how agents name a session's folder after
 /// its working folder.
 pub fn percent_encode(text: &str) -> String {
@@ -64,6 +85,12 @@ mod tests {
         assert_eq!(fill("{modle}", &values).unwrap_err().name, "modle");
         assert!(fill("{open", &values).is_err());
         assert!(fill("} {model}", &values).is_err());
+    }
+
+    #[test]
+    fn a_string_of_toml_holds_any_text_on_one_line() {
+        assert_eq!(toml_string(""), "\"\"");
+        assert_eq!(toml_string("a\n\"b\" \\ \u{7f}\té"), r#""a\n\"b\" \\ \u007F\u0009é""#);
     }
 
     #[test]

@@ -22,6 +22,7 @@ mod repository;
 mod request;
 mod reserved;
 mod run;
+mod sandbox_probe;
 mod scratch;
 mod stopping;
 mod storage;

@@ -45,6 +45,7 @@ use crate::{
     recorder::{Observer, Recorder},
     request::{LaneRequest, StopRequest},
     reserved::Reserved,
+    sandbox_probe,
     scratch::Scratch,
     storage,
     streams::{self, Streams},
@@ -338,6 +339,7 @@ async fn in_fence(
     );
     facts.fence = Some(conclude::FenceFacts { build, proof: proven.proof });
     fault::point("fence-proven");
+    sandbox_probe::ask(&mut fence, plan, stops).await?;
     let (fact_tx, mut fact_rx) = mpsc::channel(FACT_QUEUE);
     let gateway = gateway(request, admitted, plan, listener, &mut fence, fact_tx)?;
     recorder.judge_by(Judge::new(plan));

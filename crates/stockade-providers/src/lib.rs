@@ -6,6 +6,7 @@
 
 mod bounds;
 mod claude;
+mod codex;
 mod grok;
 mod lines;
 mod messages;

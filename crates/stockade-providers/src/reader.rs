@@ -4,6 +4,7 @@ use stockade_core::{event::EventKind, profile::Dialect};
 
 use crate::{
     claude::ClaudeStream,
+    codex::CodexExec,
     grok::GrokMessages,
     lines::{Line, Lines},
 };
@@ -43,6 +44,7 @@ pub struct Reader {
 enum Stream {
     GrokMessages(GrokMessages),
     ClaudeStream(ClaudeStream),
+    CodexExec(CodexExec),
 }
 
 impl Reader {
@@ -51,6 +53,7 @@ impl Reader {
         let stream = match dialect {
             Dialect::GrokMessages => Stream::GrokMessages(GrokMessages::default()),
             Dialect::ClaudeStream => Stream::ClaudeStream(ClaudeStream::default()),
+            Dialect::CodexExec => Stream::CodexExec(CodexExec::default()),
         };
         Self { lines: Lines::new(), stream, notes: Notes::default() }
     }
@@ -95,6 +98,7 @@ impl Stream {
         match self {
             Self::GrokMessages(stream) => stream.read(bytes, out),
             Self::ClaudeStream(stream) => stream.read(bytes, out),
+            Self::CodexExec(stream) => stream.read(bytes, out),
         }
     }
 }

@@ -22,6 +22,7 @@ impl BuiltIn {
 
 const BUILT_IN: &[BuiltIn] = &[
     BuiltIn { name: "claude", text: include_str!("../profiles/claude.toml") },
+    BuiltIn { name: "codex", text: include_str!("../profiles/codex.toml") },
     BuiltIn { name: "grok", text: include_str!("../profiles/grok.toml") },
 ];
 

@@ -19,6 +19,7 @@ use stockade_core::{event::EventKind, profile::Dialect};
 
 use self::pattern::Pattern;
 use crate::{
+    codex::Rollout,
     grok::GrokLog,
     lines::{Line, Lines},
 };
@@ -113,6 +114,7 @@ enum Log {
     Grok(GrokLog),
     /// It is kept, and its lines say nothing to us.
     Unread,
+    Codex(Rollout),
 }
 
 impl Log {
@@ -120,6 +122,7 @@ impl Log {
         match self {
             Self::Grok(log) => log.read(bytes, out),
             Self::Unread => {}
+            Self::Codex(log) => log.read(bytes, out),
         }
     }
 }
@@ -153,6 +156,7 @@ impl SessionLog {
             log: match dialect {
                 Dialect::GrokMessages => Log::Grok(GrokLog::default()),
                 Dialect::ClaudeStream => Log::Unread,
+                Dialect::CodexExec => Log::Codex(Rollout::default()),
             },
         })
     }
@@ -180,6 +184,7 @@ impl SessionLog {
         match &self.log {
             Log::Grok(log) => log.tools_running(),
             Log::Unread => 0,
+            Log::Codex(log) => log.tools_running(),
         }
     }
 

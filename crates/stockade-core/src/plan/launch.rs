@@ -55,6 +55,7 @@ pub(super) fn assemble(
         ("prompt_file", in_home(prompt_file.as_ref())),
         ("instructions", order.instructions.clone().unwrap_or_default()),
         ("instructions_file", in_home(instructions_file)),
+        ("instructions_toml", template::toml_string(order.instructions.as_deref().unwrap_or_default())),
         ("provider", PROVIDER_FOLDER.to_owned()),
         ("proxy_toml", if proxied { network::proxy_toml() } else { "{}".to_owned() }),
     ]);
@@ -85,6 +86,13 @@ pub(super) fn assemble(
     if order.workspace.git.is_some() {
         // Whoever owns the files on the host: git would not touch what belongs to another number inside.
         home_files.entry(".gitconfig".to_owned()).or_insert_with(|| trusting(&cwd));
+    }
+    let mut probe = Vec::new();
+    for part in probe_parts(order, profile) {
+        if probe.is_empty() {
+            probe.push(inside.display().to_string());
+        }
+        probe.push(fill(part)?);
     }
     let session_log = profile.output.session_log.as_ref().map(fill).transpose()?;
     let api = order
@@ -143,6 +151,7 @@ pub(super) fn assemble(
         provider_sandbox: PlannedSandbox {
             choice: order.provider_sandbox,
             source: order.provider_sandbox_source.clone(),
+            probe,
         },
         git: order.workspace.git.clone(),
         mounts: mounts(order),
@@ -219,6 +228,15 @@ fn argv_parts<'p>(order: &Order, profile: &'p Profile) -> Vec<&'p String> {
         parts.extend(&l.instructions_argv);
     }
     parts
+}
+
+/// What asks the provider's own sandbox whether it works, where it is kept.
+fn probe_parts<'p>(order: &Order, profile: &'p Profile) -> &'p [String] {
+    match (order.provider_sandbox, order.mode) {
+        (ProviderSandbox::Replace, _) => &[],
+        (ProviderSandbox::Keep, AccessMode::ReadOnly) => &profile.sandbox.read_only_probe,
+        (ProviderSandbox::Keep, AccessMode::IsolatedWrite) => &profile.sandbox.isolated_write_probe,
+    }
 }
 
 pub(super) fn identity(order: &Order, survey: &Survey, rung: Rung) -> PlannedIdentity {

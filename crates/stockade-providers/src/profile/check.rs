@@ -66,6 +66,7 @@ pub(super) fn profile(p: &Profile) -> Checked {
     models(&p.models)?;
     vendor(&p.vendor)?;
     launch(&p.launch, &p.models)?;
+    instructions(p)?;
     home_files(p)?;
     wire(&p.wire)?;
     if let Some(log) = &p.output.session_log {
@@ -127,7 +128,6 @@ fn launch(l: &Launch, m: &Models) -> Checked {
     }
     let with = |more: &'static str| ALWAYS.iter().copied().chain([more]).collect::<Vec<_>>();
     arguments(&l.effort_argv, &with("effort"), "effort_argv")?;
-    instructions(l, m)?;
     if matches!(l.prompt, PromptDelivery::File { .. }) {
         let named = l.argv.iter().any(|a| a.contains("{prompt_file}"));
         require(named, "launch.argv", "does not name `{prompt_file}`, so the agent would have no prompt")?;
@@ -152,22 +152,24 @@ fn launch(l: &Launch, m: &Models) -> Checked {
     Ok(())
 }
 
-/// Instructions travel in an argument, or in a file that one names.
-fn instructions(l: &Launch, m: &Models) -> Checked {
+/// Instructions travel in an argument, in a file that one names, or in another file of the home.
+fn instructions(p: &Profile) -> Checked {
+    let (l, limit) = (&p.launch, p.models.instructions_limit_bytes);
     let with = |more: &'static str| ALWAYS.iter().copied().chain([more]).collect::<Vec<_>>();
-    let Some(file) = &l.instructions_file else {
-        arguments(&l.instructions_argv, &with("instructions"), "instructions_argv")?;
-        let carrier = l.instructions_argv.iter().find(|a| a.contains("{instructions}"));
-        let rest = carrier.map_or(0, |a| a.replace("{instructions}", "").len() as u64);
-        let fit = match carrier {
-            None => m.instructions_limit_bytes == 0,
-            Some(_) => m.instructions_limit_bytes + rest < ARGUMENT_LIMIT_BYTES,
-        };
-        let message = "cannot carry instructions of `models.instructions_limit_bytes`";
-        return require(fit, "launch.instructions_argv", message);
+    if let Some(file) = &l.instructions_file {
+        relative(file, &Path::of("launch.instructions_file"))?;
+        return arguments(&l.instructions_argv, &with("instructions_file"), "instructions_argv");
+    }
+    arguments(&l.instructions_argv, &with("instructions"), "instructions_argv")?;
+    let fit = match l.instructions_argv.iter().find(|a| a.contains("{instructions}")) {
+        None => limit == 0 || p.home_files.iter().any(|f| f.content.contains("{instructions_toml}")),
+        Some(carrier) => {
+            let rest = carrier.replace("{instructions}", "").len() as u64;
+            limit + rest < ARGUMENT_LIMIT_BYTES
+        }
     };
-    relative(file, &Path::of("launch.instructions_file"))?;
-    arguments(&l.instructions_argv, &with("instructions_file"), "instructions_argv")
+    let message = "cannot carry instructions of `models.instructions_limit_bytes`";
+    require(fit, "launch.instructions_argv", message)
 }
 
 fn arguments(list: &[String], known: &[&str], name: &str) -> Checked {
@@ -196,7 +198,8 @@ fn home_files(p: &Profile) -> Checked {
         if !seen.insert(&file.path) {
             return problem(path.key("path"), "is there twice");
         }
-        placeholders(&file.content, ALWAYS, &path.key("content"))?;
+        let known: Vec<&str> = ALWAYS.iter().copied().chain(["instructions_toml"]).collect();
+        placeholders(&file.content, &known, &path.key("content"))?;
     }
     Ok(())
 }
@@ -210,8 +213,11 @@ fn wire(w: &Wire) -> Checked {
     let mut seen = BTreeSet::new();
     for (at, class) in w.classes.iter().enumerate() {
         let path = Path::of("wire.classes").index(at);
-        if class.name.is_empty() || !seen.insert(&class.name) {
-            return problem(path.key("name"), "is empty or there twice");
+        if class.name.is_empty() {
+            return problem(path.key("name"), "is empty");
+        }
+        if !seen.insert((&class.name, &class.read_only_tools, &class.isolated_write_tools)) {
+            return problem(path, "is there twice");
         }
         for (key, tools) in [
             ("read_only_tools", &class.read_only_tools),
@@ -257,7 +263,20 @@ fn request_path(path: &str, at: Path) -> Checked {
 }
 
 fn sandbox(s: &OwnSandbox) -> Checked {
-    require(s.name.is_some() || s.needs.is_empty(), "sandbox.needs", "needs something without a sandbox")
+    require(s.name.is_some() || s.needs.is_empty(), "sandbox.needs", "needs something without a sandbox")?;
+    for (key, probe) in
+        [("read_only_probe", &s.read_only_probe), ("isolated_write_probe", &s.isolated_write_probe)]
+    {
+        let path = Path::of("sandbox").key(key);
+        if s.name.is_none() && !probe.is_empty() {
+            return problem(path, "asks for a sandbox that is not there");
+        }
+        for (at, argument) in probe.iter().enumerate() {
+            placeholders(argument, ALWAYS, &path.clone().index(at))?;
+            no_nul(argument, &path.clone().index(at))?;
+        }
+    }
+    Ok(())
 }
 
 fn stop(s: &Stop) -> Checked {

@@ -62,7 +62,7 @@ fn what_the_types_cannot_say_is_checked() {
         ("apis = [\"chat-completions\"]", "apis = []", "vendor.apis", "no API"),
         ("endpoint = \"https://", "endpoint = \"http://", "vendor.endpoint", "https"),
         ("\"/v1/chat/completions\"", "\"v1\"", "wire.model_paths[0]", "absolute"),
-        ("name = \"title\"", "name = \"turn\"", "wire.classes[1].name", "twice"),
+        ("name = \"title\"", "name = \"\"", "wire.classes[1].name", "empty"),
         ("status = 404", "status = 42", "wire.side_requests[0].status", "between 200"),
         ("failures_before_stop = 2", "failures_before_stop = 0", "wire.failures_before_stop", "between 1"),
         ("{cwd_encoded}/", "{cwd}/", "output.session_log", "unknown placeholder `{cwd}`"),
