@@ -29,6 +29,10 @@ impl FileId {
         Self { dev: stat.st_dev, ino: stat.st_ino }
     }
 
+    pub(crate) fn dev(self) -> u64 {
+        self.dev
+    }
+
     pub(crate) fn ino(self) -> u64 {
         self.ino
     }

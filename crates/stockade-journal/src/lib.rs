@@ -25,6 +25,6 @@ pub use copy::{Copied, copy_bounded_nofollow};
 pub use error::{ErrorKind, JournalError};
 pub use launcher::{is_alive, launcher_record};
 pub use remove::remove_tree;
-pub use reservation::{Released, Reservation, ReservationRequest};
+pub use reservation::{Placed, Released, Reservation, ReservationRequest};
 pub use run_dir::{RunDir, Stream, Transcript, TranscriptRecord};
 pub use state::State;

@@ -38,6 +38,20 @@ pub enum Released {
     NotOurs,
 }
 
+/// What was placed at a reserved path and is not on disk yet.
+#[derive(Debug)]
+pub struct Placed {
+    path: PathBuf,
+    file: OwnedFd,
+}
+
+impl Placed {
+    /// Waits until it is on disk.
+    pub fn sync(&self) -> Result<(), JournalError> {
+        rustix::fs::fsync(&self.file).map_err(|e| JournalError::storage("sync", &self.path, e))
+    }
+}
+
 /// A file at the caller's path, exclusively created with mode 0600.
 ///
 /// Dropping it leaves the file as it is: a run that dies leaves its interrupted receipt.
@@ -112,25 +126,52 @@ impl Reservation {
 
     /// Puts `bytes` in place of the reserved content, whole or not at all. They are on disk before they get the name, so
     /// that a power failure leaves the old content or the new; the folder is not synced, for the run directory has the
-    /// record and every sync costs a millisecond. Where the file at the path is no longer the reserved one it is left
+    /// record and every sync waits for the disk. Where the file at the path is no longer the reserved one it is left
     /// alone: [`ErrorKind::Superseded`]. After a failure the reservation stands as it was and can be tried again.
     pub fn commit(&mut self, bytes: &[u8]) -> Result<(), JournalError> {
         self.require_ours()?;
         let temporary = temporary_name(self.id);
         let staged = files::stage_durably(&self.folder, &*temporary, bytes);
-        self.publish(&temporary, staged)
+        self.publish(&temporary, staged).map(drop)
     }
 
-    /// The same for a copy of what the run directory holds durably: it is not synced, because after a power failure it is
-    /// healed from there.
-    pub fn commit_copy(&mut self, bytes: &[u8]) -> Result<(), JournalError> {
+    /// The same without waiting for the disk: for a copy of what the run directory holds durably, and for what is synced
+    /// afterwards together with something else.
+    pub fn place(&mut self, bytes: &[u8]) -> Result<Placed, JournalError> {
         self.require_ours()?;
         let temporary = temporary_name(self.id);
         let staged = files::stage_file(&self.folder, &*temporary, bytes);
-        self.publish(&temporary, staged)
+        let file = self.publish(&temporary, staged)?;
+        Ok(Placed { path: self.path.clone(), file })
     }
 
-    fn publish(&mut self, temporary: &OsStr, staged: Result<OwnedFd, Errno>) -> Result<(), JournalError> {
+    /// Writes `bytes` onto the reserved file itself, and waits until they are on disk, for readers that remember which
+    /// file it was. A reader in between sees a part.
+    pub fn fill(&mut self, bytes: &[u8]) -> Result<(), JournalError> {
+        let fail = |step, e| JournalError::storage(step, &self.path, e);
+        self.require_ours()?;
+        let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(&self.folder, &*self.name, flags, Mode::empty())
+            .map_err(|e| fail("open", e))?;
+        if files::identity(&file).map_err(|e| fail("stat", e))? != self.id {
+            let reason = "another file stands where it was reserved; it was left alone";
+            return Err(JournalError::new(ErrorKind::Superseded, "open", &self.path, reason));
+        }
+        rustix::fs::ftruncate(&file, 0).map_err(|e| fail("truncate", e))?;
+        files::write_all(&file, bytes).map_err(|e| fail("write", e))?;
+        rustix::fs::fsync(&file).map_err(|e| fail("sync", e))
+    }
+
+    /// The reserved file: its device and its inode.
+    pub fn device_and_inode(&self) -> (u64, u64) {
+        (self.id.dev(), self.id.ino())
+    }
+
+    fn publish(
+        &mut self,
+        temporary: &OsStr,
+        staged: Result<OwnedFd, Errno>,
+    ) -> Result<OwnedFd, JournalError> {
         let fail = |step, e| JournalError::storage(step, &self.path, e);
         let staged = staged.map_err(|e| fail("write", e))?;
         let renamed = files::identity(&staged).map_err(|e| fail("stat", e)).and_then(|id| {
@@ -142,7 +183,7 @@ impl Reservation {
         match renamed {
             Ok(id) => {
                 self.id = id;
-                Ok(())
+                Ok(staged)
             }
             Err(e) => {
                 // The first failure is the one to report.

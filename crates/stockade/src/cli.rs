@@ -20,7 +20,8 @@ use stockade_lane::WorktreeChoice;
     version,
     disable_help_subcommand = true,
     propagate_version = true,
-    after_help = "Exit codes: `stockade help exit-codes`. Stockade sends nothing of its own: it connects to the registry \
+    after_help = "Exit codes: `stockade help exit-codes`. With `--compat pstack` in front, or called `pstack-runner`, it is Open \
+                  Pstack's runner: `stockade --compat pstack --help`. Stockade sends nothing of its own: it connects to the registry \
                   (provision) and to the endpoint you name."
 )]
 pub(crate) struct Cli {

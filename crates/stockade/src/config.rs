@@ -33,6 +33,9 @@ pub(crate) struct ConfigFile {
     /// What is forbidden.
     #[serde(default)]
     pub(crate) policy: Policy,
+    /// For the command lines of other runners.
+    #[serde(default)]
+    pub(crate) compat: Compat,
 }
 
 /// What flags fall back to.
@@ -81,6 +84,23 @@ pub(crate) struct Policy {
     /// Only versions of Stockade's own pin list run.
     #[serde(default)]
     pub(crate) forbid_unlisted_pins: bool,
+}
+
+/// For the command lines of other runners.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Compat {
+    pub(crate) executables: Option<Executables>,
+}
+
+/// Which executables they start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Executables {
+    /// Those that were provisioned against a pin.
+    Pinned,
+    /// Those on `PATH`, never from the workspace.
+    Path,
 }
 
 /// Where a setting came from.

@@ -2,6 +2,7 @@
 
 mod cli;
 mod commands;
+mod compat;
 mod config;
 mod error;
 mod limits;
@@ -27,6 +28,9 @@ fn main() -> ExitCode {
     stockade_fence::helper::enter_if_asked();
     if let Some(code) = stockade_fence::probes::enter_if_asked() {
         return code;
+    }
+    if let Some(arguments) = compat::pstack::asked(std::env::args_os()) {
+        return ExitCode::from(compat::pstack::run(&arguments, &World::read()));
     }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,

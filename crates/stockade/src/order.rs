@@ -4,7 +4,7 @@ use std::{io::Read, path::Path};
 
 use stockade_core::{
     limits::LimitDemand,
-    mode::{AccessMode, NetworkPolicy, ProviderSandbox},
+    mode::{AccessMode, Api, NetworkPolicy, ProviderSandbox},
     network::Destination,
     order::{Limits, PROMPT_LIMIT_BYTES},
     survey::Rung,
@@ -13,7 +13,7 @@ use stockade_fence::OwnBinary;
 use stockade_lane::{LaneRequest, PromptSource};
 
 use crate::{
-    cli::{FenceArgs, ModeArg, OrderArgs, SandboxArg},
+    cli::{FenceArgs, ModeArg, OrderArgs, SandboxArg, limits::LimitArgs},
     commands::version,
     config::{Config, Setting},
     error::CliError,
@@ -54,12 +54,9 @@ pub(crate) fn of_args(args: OrderArgs, world: &World) -> Result<Ordered, CliErro
     let provider = |f: &crate::config::ConfigFile| f.providers.get(&name).cloned();
     r.model = pick(&config, settings, "model", args.model, |f| provider(f).and_then(|p| p.model));
     r.effort = pick(&config, settings, "effort", args.effort, |f| provider(f).and_then(|p| p.effort));
-    r.endpoint = pick(&config, settings, "endpoint", args.endpoint, |f| provider(f).and_then(|p| p.endpoint));
-    r.key_env = pick(&config, settings, "key_env", args.key_env, |f| provider(f).and_then(|p| p.key_env));
-    r.api = config
-        .pick(args.api.map(Into::into), |f| provider(f).and_then(|p| p.api))
-        .map(|(api, source)| (remember(settings, "api", api.id(), source), api).1);
-    r.ca = config.pick(args.ca, |f| provider(f).and_then(|p| p.ca)).map(|(ca, _)| ca);
+    let named =
+        Endpoint { url: args.endpoint, key_env: args.key_env, api: args.api.map(Into::into), ca: args.ca };
+    endpoint(named, &config, settings, r);
     (r.network, r.allow) = network(args.network.map(Into::into), &args.allow, &config, settings)?;
     let timeout = config.pick_time(args.timeout, "timeout", |f| f.defaults.timeout.clone())?;
     if let Some((time, source)) = timeout {
@@ -86,6 +83,39 @@ pub(crate) fn of_args(args: OrderArgs, world: &World) -> Result<Ordered, CliErro
     r.git_author = args.git_author;
     r.profile = args.profile;
     Ok(ordered)
+}
+
+/// Completes a request of another runner's command line: what that has no flags for comes from config files.
+pub(crate) fn with_configured_endpoint(
+    mut ordered: Ordered,
+    config: &Config,
+) -> Result<LaneRequest, CliError> {
+    let settings = &mut ordered.settings;
+    let r = &mut ordered.request;
+    endpoint(Endpoint::default(), config, settings, r);
+    (r.network, r.allow) = network(None, &[], config, settings)?;
+    limits::apply(&LimitArgs::default(), config, settings, r)?;
+    Ok(ordered.request)
+}
+
+/// Where the model is, as far as flags say.
+#[derive(Default)]
+struct Endpoint {
+    url: Option<String>,
+    key_env: Option<String>,
+    api: Option<Api>,
+    ca: Option<std::path::PathBuf>,
+}
+
+fn endpoint(named: Endpoint, config: &Config, settings: &mut Vec<Setting>, r: &mut LaneRequest) {
+    let name = r.provider.clone();
+    let provider = |f: &crate::config::ConfigFile| f.providers.get(&name).cloned();
+    r.endpoint = pick(config, settings, "endpoint", named.url, |f| provider(f).and_then(|p| p.endpoint));
+    r.key_env = pick(config, settings, "key_env", named.key_env, |f| provider(f).and_then(|p| p.key_env));
+    r.api = config
+        .pick(named.api, |f| provider(f).and_then(|p| p.api))
+        .map(|(api, source)| (remember(settings, "api", api.id(), source), api).1);
+    r.ca = config.pick(named.ca, |f| provider(f).and_then(|p| p.ca)).map(|(ca, _)| ca);
 }
 
 /// Builds a request from what `doctor` and `rehearse` share with `run`.
