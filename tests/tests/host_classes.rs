@@ -13,6 +13,7 @@ use std::{
 };
 
 use serde_json::{Value, json};
+use stockade_fence::errno_name;
 use stockade_tests::{Caller, ScriptedModel, World, model, outside};
 
 /// A refusal takes no longer than this, the check of the executable included.
@@ -45,8 +46,29 @@ struct Class {
 enum Fence {
     /// On this rung.
     Stands(&'static str),
-    /// Refused at this boundary, by this step with EPERM; the remedy has to say this.
-    Refused { boundary: &'static str, step: &'static str, remedy: &'static str },
+    /// As a user it stands on this rung; root is refused.
+    StandsForUsers(&'static str, Refusal),
+    /// Refused.
+    Refused(Refusal),
+}
+
+/// How a fence is refused: the boundary, the step and its error number, and what the remedy has to say.
+#[derive(Clone, Copy)]
+struct Refusal {
+    boundary: &'static str,
+    step: &'static str,
+    errno: i32,
+    remedy: &'static str,
+}
+
+impl Fence {
+    fn refusal(&self, caller: &Caller) -> Option<Refusal> {
+        match self {
+            Self::Stands(_) => None,
+            Self::StandsForUsers(_, refusal) => (caller.uid == 0).then_some(*refusal),
+            Self::Refused(refusal) => Some(*refusal),
+        }
+    }
 }
 
 impl Class {
@@ -54,22 +76,26 @@ impl Class {
     fn lacks(&self, caller: &Caller) -> Vec<(String, &'static str)> {
         let mut parts: Vec<_> =
             self.lacks.iter().map(|(part, remedy)| ((*part).to_owned(), *remedy)).collect();
-        match self.fence {
-            Fence::Refused { step, .. } => parts.push((format!("nesting: {step} answered EPERM"), "")),
+        if let Some(refusal) = self.fence.refusal(caller) {
+            let answer = errno_name(refusal.errno);
+            parts.push((format!("nesting: {} answered {answer}", refusal.step), ""));
+        } else if caller.uid == 0 && self.names.contains(&"few-capabilities") {
             // Who can map no owners would be the host's root inside.
-            Fence::Stands(_) if caller.uid == 0 && self.names.contains(&"few-capabilities") => {
-                parts.push((NESTING_AS_ROOT.0.to_owned(), NESTING_AS_ROOT.1));
-            }
-            Fence::Stands(_) => {}
+            parts.push((NESTING_AS_ROOT.0.to_owned(), NESTING_AS_ROOT.1));
         }
         parts
     }
 }
 
-const USERNS_REFUSED: Fence =
-    Fence::Refused { boundary: "host", step: "clone(NEWUSER)", remedy: "unprivileged_userns_clone" };
-const USERNS_FILTERED: Fence =
-    Fence::Refused { boundary: "parent-sandbox", step: "clone(NEWUSER)", remedy: "seccomp" };
+const USERNS_REFUSED: Refusal = Refusal {
+    boundary: "host",
+    step: "clone(NEWUSER)",
+    errno: libc::EPERM,
+    remedy: "unprivileged_userns_clone",
+};
+const USERNS_FILTERED: Refusal = Refusal { boundary: "parent-sandbox", remedy: "seccomp", ..USERNS_REFUSED };
+const USERNS_SPENT: Refusal =
+    Refusal { errno: libc::ENOSPC, remedy: "user.max_user_namespaces", ..USERNS_REFUSED };
 
 #[test]
 fn a_plain_host() {
@@ -123,17 +149,17 @@ fn claude_code_on_the_web() {
 
 #[test]
 fn a_host_without_user_namespaces() {
-    on(&Class { names: &["no-userns-sysctl"], lacks: &[], fence: USERNS_REFUSED });
+    on(&Class { names: &["no-userns-sysctl"], lacks: &[], fence: Fence::Refused(USERNS_REFUSED) });
 }
 
 #[test]
 fn a_host_whose_user_namespaces_are_filtered() {
-    on(&Class { names: &["no-userns"], lacks: &[], fence: USERNS_FILTERED });
+    on(&Class { names: &["no-userns"], lacks: &[], fence: Fence::Refused(USERNS_FILTERED) });
 }
 
 #[test]
 fn a_container_of_docker() {
-    on(&Class { names: &["docker"], lacks: &[], fence: USERNS_FILTERED });
+    on(&Class { names: &["docker"], lacks: &[], fence: Fence::Refused(USERNS_FILTERED) });
 }
 
 /// Root that may not mount, as in a container started without its filters and with its default capabilities.
@@ -142,13 +168,32 @@ fn root_of_a_container() {
     on(&Class { names: &["few-capabilities"], lacks: &[], fence: Fence::Stands("nsl") });
 }
 
+/// The limit itself: at 0, in a user namespace of the caller's.
+#[test]
+fn a_host_that_allows_no_user_namespaces() {
+    on(&Class { names: &["max-user-namespaces-0"], lacks: &[], fence: Fence::Refused(USERNS_SPENT) });
+}
+
+/// As others start it around a whole session; root has no capabilities in there.
+#[test]
+fn inside_bubblewrap() {
+    let as_root = Refusal {
+        boundary: "host",
+        step: "write(uid_map)",
+        errno: libc::EPERM,
+        remedy: "a user who is not root",
+    };
+    on(&Class { names: &["in-bwrap"], lacks: &[], fence: Fence::StandsForUsers("nsl", as_root) });
+}
+
 #[test]
 fn inside_a_landlock_domain() {
-    let fence = Fence::Refused {
+    let fence = Fence::Refused(Refusal {
         boundary: "parent-sandbox",
         step: "mount(MS_PRIVATE)",
+        errno: libc::EPERM,
         remedy: "outside the other sandbox",
-    };
+    });
     on(&Class { names: &["in-landlock"], lacks: &[], fence });
 }
 
@@ -163,15 +208,16 @@ fn on(class: &Class) {
             } else {
                 keep_is_refused(&format!("{what}, {mode}, keep"), &stage, class, mode);
             }
-            match &class.fence {
-                Fence::Stands(rung) => {
-                    completes(&format!("{what}, {mode}, replace"), &stage, rung, mode, "replace");
+            let replacing = format!("{what}, {mode}, replace");
+            match (&class.fence, class.fence.refusal(&caller)) {
+                (_, Some(refusal)) => {
+                    let cause = stage.refused(&replacing, mode, "replace");
+                    assert_no_fence(&replacing, &cause, refusal, &[]);
                 }
-                Fence::Refused { .. } => {
-                    let what = format!("{what}, {mode}, replace");
-                    let cause = stage.refused(&what, mode, "replace");
-                    assert_no_fence(&what, &cause, class, &[]);
+                (Fence::Stands(rung) | Fence::StandsForUsers(rung, _), None) => {
+                    completes(&replacing, &stage, rung, mode, "replace");
                 }
+                (Fence::Refused(_), None) => unreachable!("it is refused to everybody"),
             }
             for sandbox in ["keep", "replace"] {
                 let what = format!("{what}, {mode}, {sandbox}, doctor");
@@ -188,7 +234,12 @@ struct Stage {
 
 impl Stage {
     fn new(caller: &Caller, class: &Class) -> Self {
-        let world = World::with_providers(&caller.clone().on(class.names));
+        let caller = caller.clone().on(class.names);
+        // In a user namespace of its own nobody else has a name: what root has installed belongs to somebody unknown.
+        let has_own = ["max-user-namespaces-0", "in-bwrap"].iter().any(|name| class.names.contains(name));
+        let is_alone = caller.uid != 0 && has_own;
+        let world =
+            if is_alone { World::with_own_providers(&caller) } else { World::with_providers(&caller) };
         world.write("ws/README.md", format!("{WORD}\n"));
         // Only a fence keeps anybody out of there.
         fs::set_permissions(world.path("outside"), fs::Permissions::from_mode(0o777)).unwrap();
@@ -248,8 +299,8 @@ fn texts(list: &Value) -> Vec<&str> {
 fn keep_is_refused(what: &str, stage: &Stage, class: &Class, mode: &str) {
     let cause = stage.refused(what, mode, "keep");
     let parts = class.lacks(&stage.world.caller);
-    if matches!(class.fence, Fence::Refused { .. }) {
-        return assert_no_fence(what, &cause, class, &parts);
+    if let Some(refusal) = class.fence.refusal(&stage.world.caller) {
+        return assert_no_fence(what, &cause, refusal, &parts);
     }
     let (step, errno) = match class.lacks.first() {
         Some(&NO_BUBBLEWRAP) => ("find bwrap on PATH", libc::ENOENT),
@@ -268,16 +319,16 @@ fn keep_is_refused(what: &str, stage: &Stage, class: &Class, mode: &str) {
 }
 
 /// The refusal of a host on which no fence stands. `parts`: what is to be told of Grok's own sandbox beside.
-fn assert_no_fence(what: &str, cause: &Value, class: &Class, parts: &[(String, &str)]) {
-    let Fence::Refused { boundary, step, remedy } = &class.fence else { panic!("{what}: a fence stands") };
-    assert_eq!(place_of(cause), json!(["no-rung", boundary, step, libc::EPERM]), "{what}: {cause:#}");
+fn assert_no_fence(what: &str, cause: &Value, refusal: Refusal, parts: &[(String, &str)]) {
+    let Refusal { boundary, step, errno, remedy } = refusal;
+    assert_eq!(place_of(cause), json!(["no-rung", boundary, step, errno]), "{what}: {cause:#}");
     let evidence = texts(&cause["evidence"]);
     for rung in ["nsl", "ns"] {
-        let line = format!("rung {rung}: {step} EPERM");
+        let line = format!("rung {rung}: {step} {}", errno_name(errno));
         assert!(evidence.contains(&line.as_str()), "{what}: {line}: {cause:#}");
     }
     let outer = evidence.iter().any(|e| e.contains("foreign seccomp filter") || e.contains("already inside"));
-    assert_eq!(outer, *boundary == "parent-sandbox", "{what}: {cause:#}");
+    assert_eq!(outer, boundary == "parent-sandbox", "{what}: {cause:#}");
     let told: Vec<&str> =
         evidence.iter().filter_map(|e| e.strip_prefix("for the provider's own sandbox, ")).collect();
     assert_eq!(told, parts.iter().map(|p| p.0.as_str()).collect::<Vec<_>>(), "{what}: {cause:#}");
@@ -374,7 +425,8 @@ fn doctor_agrees(what: &str, stage: &Stage, class: &Class, mode: &str, sandbox: 
     let expected = if mode == "read-only" { 11 } else { 10 };
     assert_eq!(guarantees.len(), expected, "{what}: {guarantees:?}");
     for guarantee in guarantees {
-        assert_guarantee(what, class, guarantee, &diagnosis["rung"]);
+        let refusal = class.fence.refusal(&stage.world.caller);
+        assert_guarantee(what, refusal, guarantee, &diagnosis["rung"]);
     }
     assert_eq!(diagnosis["pin"]["version"], "1.0.41", "{what}");
     assert!(report["settings"].as_array().is_some_and(|s| !s.is_empty()), "{what}: no settings");
@@ -382,10 +434,10 @@ fn doctor_agrees(what: &str, stage: &Stage, class: &Class, mode: &str, sandbox: 
 }
 
 /// Held by a mechanism, or missing by a step with its error number and a remedy: the fence alone decides.
-fn assert_guarantee(what: &str, class: &Class, guarantee: &Value, rung: &Value) {
+fn assert_guarantee(what: &str, refusal: Option<Refusal>, guarantee: &Value, rung: &Value) {
     assert!(!guarantee["mechanism"].as_str().unwrap().is_empty(), "{what}: {guarantee}");
-    match &class.fence {
-        Fence::Stands(_) => {
+    match refusal {
+        None => {
             let given_up = rung == "ns-nest" && guarantee["id"] == "no-nesting";
             assert_eq!(guarantee["held"], !given_up, "{what}: {guarantee}");
             assert_eq!(
@@ -396,9 +448,9 @@ fn assert_guarantee(what: &str, class: &Class, guarantee: &Value, rung: &Value) 
             assert_eq!(guarantee["refused"], Value::Null, "{what}: {guarantee}");
             assert_eq!(guarantee["remedy"], Value::Null, "{what}: {guarantee}");
         }
-        Fence::Refused { step, remedy, .. } => {
+        Some(Refusal { step, errno, remedy, .. }) => {
             assert_eq!(guarantee["held"], false, "{what}: {guarantee}");
-            let refused = json!({ "step": step, "errno": libc::EPERM, "errnoName": "EPERM" });
+            let refused = json!({ "step": step, "errno": errno, "errnoName": errno_name(errno) });
             assert_eq!(guarantee["refused"], refused, "{what}: {guarantee}");
             assert!(guarantee["remedy"].as_str().unwrap().contains(remedy), "{what}: {guarantee}");
             assert_eq!(guarantee["proof"], json!([]), "{what}: {guarantee}");

@@ -21,7 +21,7 @@ use landlock::{
     RulesetCreatedAttr, RulesetStatus,
 };
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
-use rustix::process::{Gid, Uid};
+use rustix::process::{DumpableBehavior, Gid, Uid, set_dumpable_behavior};
 use rustix::thread::{CapabilitySet, CapabilitySets, UnshareFlags};
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
@@ -71,6 +71,7 @@ struct Host {
     without_bwrap: bool,
     without_lsm_file: bool,
     with_few_capabilities: bool,
+    without_namespaces_left: bool,
     variables: Vec<(&'static str, &'static str)>,
 }
 
@@ -164,6 +165,7 @@ impl Host {
             "in-bwrap" => self.in_bubblewrap = true,
             "no-bwrap" => self.without_bwrap = true,
             "few-capabilities" => self.with_few_capabilities = true,
+            "max-user-namespaces-0" => self.without_namespaces_left = true,
             "claude-code-web" => {
                 self.add("no-landlock")?;
                 self.add("no-bwrap")?;
@@ -196,6 +198,9 @@ impl Host {
         }
         if let Some(uid) = self.new_uid {
             become_user(uid).with_context(|| format!("becoming uid {uid} (root is needed)"))?;
+        }
+        if self.without_namespaces_left {
+            allow_no_namespaces().context("class max-user-namespaces-0")?;
         }
         if self.in_landlock {
             enter_landlock().context("class in-landlock")?;
@@ -270,6 +275,24 @@ fn keep_few_capabilities() -> Result<()> {
         inheritable: CapabilitySet::empty(),
     };
     rustix::thread::set_capabilities(None, held).context("capset")
+}
+
+/// The limit of user namespaces is one of each user namespace. In one of its own this process sets it to 0, and stays
+/// who it was; nobody else has a name there.
+#[expect(
+    deprecated,
+    reason = "the other form is unsafe for programs with threads or shared descriptor tables, and this is neither"
+)]
+fn allow_no_namespaces() -> Result<()> {
+    let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    // The id maps belong to whoever may dump the process, which a change of ids has left off.
+    set_dumpable_behavior(DumpableBehavior::Dumpable).context("prctl(SET_DUMPABLE)")?;
+    rustix::thread::unshare(UnshareFlags::NEWUSER).context("unshare")?;
+    let write = |path: &str, text: &str| std::fs::write(path, text).with_context(|| format!("write {path}"));
+    write("/proc/self/setgroups", "deny")?;
+    write("/proc/self/uid_map", &format!("{uid} {uid} 1"))?;
+    write("/proc/self/gid_map", &format!("{gid} {gid} 1"))?;
+    write("/proc/sys/user/max_user_namespaces", "0")
 }
 
 /// A domain that allows every file and is still a domain: it forbids mounting.

@@ -110,6 +110,11 @@ fn rung_remedy(survey: &Survey, refused: &Refused) -> String {
                 `PATH`"
             .to_owned();
     }
+    if refused.step == "write(uid_map)" && survey.caller.uid == 0 {
+        return "start Stockade as a user who is not root, or with the capability CAP_SETFCAP, which root needs to map itself \
+                into a user namespace and which something around Stockade has taken away"
+            .to_owned();
+    }
     match refused.errno_name.as_str() {
         "ENOSPC" => "raise the limit of user namespaces: `sysctl user.max_user_namespaces=15000`".to_owned(),
         "EACCES" => "allow user namespaces for `stockade` in AppArmor, or `sysctl \
