@@ -19,6 +19,7 @@ pub mod model;
 pub mod network;
 pub mod outside;
 pub mod run;
+pub mod rungs;
 pub mod stub;
 pub mod world;
 

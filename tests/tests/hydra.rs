@@ -19,7 +19,13 @@ use std::{
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
-use stockade_tests::{Caller, Started, World, outside, run::Call, stub, world::helper_binary};
+use stockade_tests::{
+    Caller, Started, World, outside,
+    run::Call,
+    rungs::{RUNGS, WITHOUT},
+    stub,
+    world::helper_binary,
+};
 
 /// An endpoint that nobody serves: nobody here asks.
 const ENDPOINT: &str = "http://127.0.0.1:9/v1";
@@ -45,10 +51,6 @@ fn hydra(world: &World) -> PathBuf {
     to
 }
 
-/// Every rung. What two of them do not give is not what this is about.
-const RUNGS: [&str; 5] = ["nsl", "ns", "ns-nest", "ns-hostproc", "bs"];
-const WITHOUT: [&str; 4] = ["--accept-missing", "process-visibility", "--accept-missing", "no-nesting"];
-
 /// On every rung, as root and as a fresh user at the same time: most of it is waiting.
 fn everywhere(test: impl Fn(&World, &str) + Sync) {
     std::thread::scope(|scope| {
@@ -63,6 +65,7 @@ fn everywhere(test: impl Fn(&World, &str) + Sync) {
     });
 }
 
+/// What two rungs do not give is not what this is about.
 fn on<'w>(rung: &str, world: &'w World) -> Call<'w> {
     order(world, &hydra(world), &["--rung", rung]).args(&WITHOUT)
 }

@@ -20,7 +20,12 @@ use std::{
 
 use rustix::process::{Pid, Signal};
 use serde_json::{Value, json};
-use stockade_tests::{Caller, ScriptedModel, Started, World, model, outside, run::Call, stub};
+use stockade_tests::{
+    Caller, ScriptedModel, Started, World, model, outside,
+    run::Call,
+    rungs::{RUNGS, WITHOUT},
+    stub,
+};
 
 /// An endpoint that nobody serves: the stub never asks.
 const ENDPOINT: &str = "http://127.0.0.1:9/v1";
@@ -68,6 +73,24 @@ fn success_on_word() -> String {
     format!("until [ -e go ]; do sleep 0.01; done\nsay '{}'\nexit 0", stub::success("done"))
 }
 
+/// On every rung, as root and as a fresh user, all at the same time: most of it is waiting.
+fn everywhere(test: impl Fn(&World, &str) + Sync) {
+    std::thread::scope(|scope| {
+        for caller in Caller::both() {
+            for rung in RUNGS {
+                let (test, caller) = (&test, caller.clone());
+                scope.spawn(move || test(&World::new(&caller), rung));
+            }
+        }
+    });
+}
+
+/// A run on one rung. What two of them do not give is not what this is about.
+fn order_on<'w>(rung: &str, world: &'w World, agent: &str) -> Call<'w> {
+    order(world, agent).args(&["--rung", rung]).args(&WITHOUT)
+}
+
+/// A run on the best rung.
 fn order<'w>(world: &'w World, agent: &str) -> Call<'w> {
     world
         .run(
@@ -133,8 +156,9 @@ impl Drop for Stranger {
 
 /// A receipt of a run that was stopped: who did it, the output so far, the changes.
 #[track_caller]
-fn assert_stopped(receipt: &Value, status: &str, who: &str) {
-    assert_eq!(receipt["status"], status, "{receipt:#}");
+fn assert_stopped(receipt: &Value, rung: &str, status: &str, who: &str) {
+    let is = (&receipt["status"], &receipt["fence"]["rung"]);
+    assert_eq!(is, (&json!(status), &json!(rung)), "{receipt:#}");
     assert!(receipt["cause"]["message"].as_str().unwrap().contains(who), "{:#}", receipt["cause"]);
     assert_eq!(receipt["changes"], json!({ "commits": [], "files": [], "complete": true }));
     assert_eq!(receipt["processStarted"], true);
@@ -155,59 +179,62 @@ fn wait_for_event(world: &World, word: &str) {
 
 #[test]
 fn a_term_or_an_int_ends_the_whole_tree_of_an_agent_that_ignores_it() {
-    for caller in Caller::both() {
-        for (signal, name) in [(Signal::TERM, "SIGTERM"), (Signal::INT, "SIGINT")] {
-            let world = World::new(&caller);
-            let stub = messy_stub(&world, &for_ever(&world));
-            let stranger = Stranger::beside(&world);
-            let run = order(&world, stub.to_str().unwrap()).start();
-            wait_for_mess(&world, &["agent"]);
+    for (signal, name) in [(Signal::TERM, "SIGTERM"), (Signal::INT, "SIGINT")] {
+        everywhere(|world, rung| {
+            let stub = messy_stub(world, &for_ever(world));
+            let stranger = Stranger::beside(world);
+            let run = order_on(rung, world, stub.to_str().unwrap()).start();
+            wait_for_mess(world, &["agent"]);
             let at = Instant::now();
             run.signal(signal);
             run.wait(Duration::from_secs(60)).expect_code(130);
             assert!(at.elapsed() < END, "{:?}", at.elapsed());
             let receipt = world.receipt("r");
-            assert_stopped(&receipt, "cancelled", name);
+            assert_stopped(&receipt, rung, "cancelled", name);
             assert_eq!(receipt["signal"], "SIGKILL", "TERM was ignored");
-            stranger.assert_only_survivor(&world);
+            stranger.assert_only_survivor(world);
             assert!(world.answer("r").is_none(), "an empty output stayed");
-            assert_eq!(homes(&world), 0);
-        }
+            assert_eq!(homes(world), 0);
+        });
     }
 }
 
 #[test]
 fn a_deadline_ends_the_whole_tree() {
-    for caller in Caller::both() {
-        let world = World::new(&caller);
-        let stub = messy_stub(&world, &for_ever(&world));
-        let stranger = Stranger::beside(&world);
-        let run = order(&world, stub.to_str().unwrap()).args(&["--timeout", "3s"]).start();
-        wait_for_mess(&world, &["agent"]);
+    // Long enough for ten of them to make all they make at the same time.
+    const DEADLINE: Duration = Duration::from_secs(6);
+    everywhere(|world, rung| {
+        let stub = messy_stub(world, &for_ever(world));
+        let stranger = Stranger::beside(world);
+        let run = order_on(rung, world, stub.to_str().unwrap()).args(&["--timeout", "6s"]).start();
+        wait_for_mess(world, &["agent"]);
         let ended = run.wait(Duration::from_secs(60)).expect_code(124);
-        assert!(ended.elapsed < Duration::from_secs(3) + END, "{:?}", ended.elapsed);
-        assert_stopped(&world.receipt("r"), "timed-out", "3000 ms");
-        stranger.assert_only_survivor(&world);
-    }
+        assert!(ended.elapsed < DEADLINE + END, "{:?}", ended.elapsed);
+        assert_stopped(&world.receipt("r"), rung, "timed-out", "6000 ms");
+        stranger.assert_only_survivor(world);
+    });
 }
 
 #[test]
 fn what_a_finished_agent_leaves_behind_is_ended_and_counted() {
-    for caller in Caller::both() {
-        let world = World::new(&caller);
-        let stub = messy_stub(&world, &success_on_word());
-        let stranger = Stranger::beside(&world);
-        let run = order(&world, stub.to_str().unwrap()).start();
-        wait_for_mess(&world, &[]);
+    everywhere(|world, rung| {
+        let stub = messy_stub(world, &success_on_word());
+        let stranger = Stranger::beside(world);
+        let run = order_on(rung, world, stub.to_str().unwrap()).start();
+        wait_for_mess(world, &[]);
         world.write("ws/go", "");
         run.wait(Duration::from_secs(60)).expect_code(0);
         let receipt = world.receipt("r");
-        assert_eq!(receipt["status"], "complete", "{receipt:#}");
-        assert_eq!(receipt["tree"]["killed"], DESCENDANTS.len(), "{:#}", receipt["tree"]);
+        assert_eq!(
+            (&receipt["status"], &receipt["fence"]["rung"]),
+            (&json!("complete"), &json!(rung)),
+            "{receipt:#}"
+        );
+        assert_eq!(receipt["tree"]["killed"], DESCENDANTS.len(), "{rung}: {:#}", receipt["tree"]);
         assert_eq!(receipt["tree"]["gone"], true);
         assert_eq!(world.answer("r").as_deref(), Some("done"));
-        stranger.assert_only_survivor(&world);
-    }
+        stranger.assert_only_survivor(world);
+    });
 }
 
 #[test]
@@ -230,7 +257,7 @@ fn a_second_signal_kills_at_once() {
             run.signal(second);
             run.wait(Duration::from_secs(60)).expect_code(130);
             assert!(at.elapsed() < END, "{:?}", at.elapsed());
-            assert_stopped(&world.receipt("r"), "cancelled", "SIGINT");
+            assert_stopped(&world.receipt("r"), "nsl", "cancelled", "SIGINT");
             outside::wait_for_no_process_fenced_for(&world, GONE);
         }
     }
@@ -289,7 +316,7 @@ fn a_term_or_an_int_during_a_tool_call_of_the_real_grok_ends_its_whole_tree() {
             assert!(at.elapsed() < END, "{:?}", at.elapsed());
             outside::wait_for_no_process_fenced_for(&world, GONE);
             outside::wait_for_no_process_with(&mark(&world), Duration::ZERO);
-            assert_stopped(&world.receipt("r"), "cancelled", name);
+            assert_stopped(&world.receipt("r"), "nsl", "cancelled", name);
             assert_eq!(gc(&world, &[]), [], "something is left");
         }
     }
@@ -338,15 +365,15 @@ fn a_kill_during_a_tool_call_leaves_no_process_and_a_receipt_that_says_interrupt
         let (_model, run) = grok_in_a_tool_call(&world);
         kill_and_look(&world, run);
         outside::wait_for_no_process_with(&mark(&world), Duration::ZERO);
-
-        let world = World::new(&caller);
-        let stub = messy_stub(&world, &for_ever(&world));
-        let stranger = Stranger::beside(&world);
-        let run = order(&world, stub.to_str().unwrap()).start();
-        wait_for_mess(&world, &["agent"]);
-        kill_and_look(&world, run);
-        stranger.assert_only_survivor(&world);
     }
+    everywhere(|world, rung| {
+        let stub = messy_stub(world, &for_ever(world));
+        let stranger = Stranger::beside(world);
+        let run = order_on(rung, world, stub.to_str().unwrap()).start();
+        wait_for_mess(world, &["agent"]);
+        kill_and_look(world, run);
+        stranger.assert_only_survivor(world);
+    });
 }
 
 #[test]
@@ -406,28 +433,27 @@ fn child_of(run: &Started) -> Pid {
 
 #[test]
 fn a_runner_that_is_pid_1_finishes_and_stops_like_any_other() {
-    for caller in Caller::both() {
-        let world = World::new(&caller);
-        let stub = messy_stub(&world, &success_on_word());
-        let run = as_pid_1(order(&world, stub.to_str().unwrap())).start();
-        wait_for_mess(&world, &[]);
+    everywhere(|world, rung| {
+        let stub = messy_stub(world, &success_on_word());
+        let run = as_pid_1(order_on(rung, world, stub.to_str().unwrap())).start();
+        wait_for_mess(world, &[]);
         world.write("ws/go", "");
         run.wait(Duration::from_secs(60)).expect_code(0);
         let receipt = world.receipt("r");
-        assert_eq!(receipt["tree"]["killed"], DESCENDANTS.len(), "{:#}", receipt["tree"]);
+        assert_eq!(receipt["tree"]["killed"], DESCENDANTS.len(), "{rung}: {:#}", receipt["tree"]);
         assert_eq!(receipt["launcher"]["pid"], 1);
-        outside::wait_for_no_process_with(&mark(&world), GONE);
-        outside::wait_for_no_process_fenced_for(&world, GONE);
-
-        let world = World::new(&caller);
-        let stub = messy_stub(&world, &for_ever(&world));
-        let run = as_pid_1(order(&world, stub.to_str().unwrap())).start();
-        wait_for_mess(&world, &["agent"]);
+        outside::wait_for_no_process_with(&mark(world), GONE);
+        outside::wait_for_no_process_fenced_for(world, GONE);
+    });
+    everywhere(|world, rung| {
+        let stub = messy_stub(world, &for_ever(world));
+        let run = as_pid_1(order_on(rung, world, stub.to_str().unwrap())).start();
+        wait_for_mess(world, &["agent"]);
         rustix::process::kill_process(child_of(&run), Signal::TERM).unwrap();
         run.wait(Duration::from_secs(60)).expect_code(130);
-        assert_stopped(&world.receipt("r"), "cancelled", "SIGTERM");
-        outside::wait_for_no_process_with(&mark(&world), GONE);
-        outside::wait_for_no_process_fenced_for(&world, GONE);
-        assert_eq!(gc(&world, &[]), []);
-    }
+        assert_stopped(&world.receipt("r"), rung, "cancelled", "SIGTERM");
+        outside::wait_for_no_process_with(&mark(world), GONE);
+        outside::wait_for_no_process_fenced_for(world, GONE);
+        assert_eq!(gc(world, &[]), []);
+    });
 }

@@ -14,11 +14,10 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use stockade_tests::{Caller, Ended, World, git, outside, stub};
+use stockade_tests::{Caller, Ended, World, git, outside, rungs::RUNGS, stub};
 
 /// An endpoint that nobody serves: the stub never asks.
 const ENDPOINT: &str = "http://127.0.0.1:9/v1";
-const RUNGS: [&str; 5] = ["nsl", "ns", "ns-nest", "ns-hostproc", "bs"];
 const MODES: [&str; 2] = ["read-only", "isolated-write"];
 const ACCEPT: [&str; 2] = ["--accept-missing", "process-visibility"];
 
