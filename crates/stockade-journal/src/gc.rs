@@ -2,10 +2,11 @@
 
 mod find;
 mod groups;
+mod scratch;
 
 use std::{path::PathBuf, time::Duration};
 
-pub use self::find::plan_gc;
+pub use self::{find::plan_gc, scratch::scratch_of_the_killed};
 use crate::{
     error::{ErrorKind, JournalError},
     receipts, remove,
@@ -42,6 +43,8 @@ pub enum LeftoverKind {
     Lock,
     /// The worktree or the private git folder of a run.
     Worktree,
+    /// The folder of a command that was killed.
+    Scratch,
 }
 
 impl LeftoverKind {
@@ -57,6 +60,7 @@ impl LeftoverKind {
             Self::Staging => "staging",
             Self::Lock => "lock",
             Self::Worktree => "worktree",
+            Self::Scratch => "scratch",
         }
     }
 }
@@ -102,6 +106,7 @@ pub fn remove(state: &State, leftover: &Leftover) -> Result<(), JournalError> {
         LeftoverKind::Lock => find::remove_lock(&leftover.path),
         LeftoverKind::EmptyOutput => find::remove_output(state, leftover),
         LeftoverKind::ControlGroup => groups::remove(&leftover.path),
+        LeftoverKind::Scratch => scratch::remove(&leftover.path),
         LeftoverKind::OldRun => {
             find::repair_callers_receipt(state, leftover)?;
             remove::remove_tree(&leftover.path)

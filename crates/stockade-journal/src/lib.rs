@@ -15,6 +15,7 @@ pub mod receipts;
 pub mod remove;
 pub mod reservation;
 pub mod run_dir;
+pub mod scratch;
 pub mod state;
 #[cfg(test)]
 mod testing;
@@ -27,4 +28,5 @@ pub use launcher::{is_alive, launcher_record};
 pub use remove::remove_tree;
 pub use reservation::{Placed, Released, Reservation, ReservationRequest};
 pub use run_dir::{RunDir, Stream, Transcript, TranscriptRecord};
+pub use scratch::Scratch;
 pub use state::State;

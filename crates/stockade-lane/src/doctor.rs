@@ -14,7 +14,7 @@ use stockade_core::{
 use stockade_fence::{OwnBinary, survey::Extent};
 use stockade_journal::State;
 
-use crate::{admit, home::PrivateHome, pin, place, request::LaneRequest, scratch::Scratch, storage};
+use crate::{admit, home::PrivateHome, pin, place, request::LaneRequest, scratch, storage};
 
 /// What was found out about this host and one kind of run.
 #[derive(Clone, Debug, Serialize)]
@@ -82,9 +82,9 @@ pub struct DiagnosedPin {
 pub fn diagnose(request: &LaneRequest) -> Result<Diagnosis, Refusal> {
     let id = uuid::Uuid::now_v7().to_string();
     let state = State::create(&request.state_root).map_err(|e| storage::refusal(&e))?;
-    let scratch = Scratch::make(scratch_path(&id))?;
+    let folder = scratch::make(scratch_path(&id))?;
     let mut request = request.clone();
-    scratch.path().clone_into(&mut request.cwd);
+    folder.path().clone_into(&mut request.cwd);
     let named_endpoint = request.endpoint.is_some() || request.key_env.is_some();
     let key_present = request.key_env.as_ref().is_some_and(|n| request.environment.contains_key(n));
     // The question is about the host: an endpoint is not part of it, and one on loopback needs no key.
@@ -157,7 +157,8 @@ fn guarantees(
         Err(refusal) => return Ok((None, missing(order, &refusal), Some(refusal))),
     };
     let home = PrivateHome::stage(state, &plan, b"doctor")?;
-    let decoys = Scratch::make(scratch_path(&format!("{id}-decoys")))?;
+    let decoys = scratch::make(scratch_path(&format!("{id}-decoys")))?;
+    scratch::note_groups(&decoys, &plan)?;
     let host = place::HostPaths { home: home.path(), decoys: decoys.path(), git: None };
     let proven = place::start_helper()
         .and_then(|helper| place::build(helper, &plan, survey, host, OwnBinary::Absent))

@@ -37,7 +37,7 @@ use crate::{
     probe_host::probe_host,
     repository::Served,
     request::{LaneRequest, WorktreeChoice},
-    scratch::Scratch,
+    scratch,
 };
 
 use report::Inside;
@@ -106,18 +106,20 @@ pub fn check_fence(
     let start = Instant::now();
     let mut watch = Watch { progress, stop };
     let id = uuid::Uuid::now_v7().simple().to_string();
+    let mut parts = Vec::new();
     for mode in &request.modes {
         // Refused before anything but a folder is made.
-        let folder = Scratch::make(request.parent.join(format!("stockade-fence-check-{id}-ask")))?;
-        planned(request, *mode, folder.path().to_owned(), &id)?;
+        let folder = scratch::make(request.parent.join(format!("stockade-fence-check-{id}-ask")))?;
+        let Planned { plan, .. } = planned(request, *mode, folder.path().to_owned(), &id)?;
+        parts.push((*mode, WorkspaceIs::taken_by(plan.rung, *mode)));
     }
     let host = host(request, &format!("{id}-outside"), WorkspaceIs::WithListener)?;
     let outside = Attempt::outside(&host, &request.program).map_err(|e| not_taken(&e))?;
     let Some(outside) = take(outside, Part::Outside, &mut watch)? else { return Ok(Checked::Stopped) };
     drop(host);
     let mut modes = Vec::new();
-    for mode in &request.modes {
-        match inside(request, *mode, &id, &mut watch)? {
+    for (mode, workspace) in parts {
+        match inside(request, mode, workspace, &id, &mut watch)? {
             Some(inside) => modes.push(inside),
             None => return Ok(Checked::Stopped),
         }
@@ -130,13 +132,15 @@ pub fn check_fence(
 fn inside(
     request: &FenceCheckRequest,
     mode: AccessMode,
+    workspace: WorkspaceIs,
     id: &str,
     watch: &mut Watch<'_>,
 ) -> Result<Option<Inside>, Refusal> {
-    let host = host(request, &format!("{id}-{}", mode.id()), WorkspaceIs::Clean)?;
-    let home = Scratch::make(request.parent.join(format!("stockade-fence-check-{id}-home")))?;
+    let host = host(request, &format!("{id}-{}", mode.id()), workspace)?;
+    let home = scratch::make(request.parent.join(format!("stockade-fence-check-{id}-home")))?;
     let Planned { plan, survey, served } = planned(request, mode, host.facts().workspace.clone(), id)?;
-    let folder = Scratch::make(request.parent.join(format!("stockade-fence-check-{id}-git")))?;
+    scratch::note_groups(&home, &plan)?;
+    let folder = scratch::make(request.parent.join(format!("stockade-fence-check-{id}-git")))?;
     let stage = match (&served, &plan.git) {
         (Some(served), Some(workspace)) => Some(Stage::begin(folder.path(), served, workspace)?),
         _ => None,

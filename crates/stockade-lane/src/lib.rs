@@ -23,7 +23,7 @@ mod request;
 mod reserved;
 mod run;
 mod sandbox_probe;
-mod scratch;
+pub mod scratch;
 mod stopping;
 mod storage;
 mod streams;

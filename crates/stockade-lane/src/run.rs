@@ -45,9 +45,7 @@ use crate::{
     recorder::{Observer, Recorder},
     request::{LaneRequest, StopRequest},
     reserved::Reserved,
-    sandbox_probe,
-    scratch::Scratch,
-    storage,
+    sandbox_probe, scratch, storage,
     streams::{self, Streams},
     watch::{self, Running, Watched},
 };
@@ -317,7 +315,7 @@ async fn in_fence(
     clock: RunClock,
     facts: &mut Facts,
 ) -> Result<(), Refusal> {
-    let decoys = Scratch::make(recorder.run().path().join("decoys"))?;
+    let decoys = scratch::make(recorder.run().path().join("decoys"))?;
     let host = place::HostPaths { home: home.path(), decoys: decoys.path(), git };
     // Meanwhile it looks how large the folders are.
     let growth = growth_watch(plan, host)?;

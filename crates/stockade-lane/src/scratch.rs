@@ -1,42 +1,44 @@
-//! A private folder that is removed again.
+//! Private folders of commands that are no runs, and what is left of them after a kill.
 
-use std::{
-    fs::DirBuilder,
-    os::unix::fs::DirBuilderExt,
-    path::{Path, PathBuf},
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use stockade_core::plan::LaunchPlan;
+use stockade_core::status::Refusal;
+use stockade_fence::probes::host;
+use stockade_journal::{
+    JournalError, State,
+    gc::{self, Leftover},
 };
 
-use stockade_core::status::{Boundary, Cause, Refusal, Status};
+use crate::storage;
 
-/// A folder that exists only as long as this value.
-#[derive(Debug)]
-pub(crate) struct Scratch {
-    path: PathBuf,
+pub(crate) use stockade_journal::Scratch;
+
+/// Makes one.
+pub(crate) fn make(path: PathBuf) -> Result<Scratch, Refusal> {
+    Scratch::make(path).map_err(|e| storage::refusal(&e))
 }
 
-impl Scratch {
-    /// Makes the folder (0700), which must not be there.
-    pub(crate) fn make(path: PathBuf) -> Result<Self, Refusal> {
-        DirBuilder::new().mode(0o700).create(&path).map_err(|e| {
-            let reason = crate::admit::reason(&e);
-            Refusal::new(
-                Status::StorageFailed,
-                Cause::new("scratch", Boundary::Storage, "mkdir", format!("`{}`: {reason}", path.display()))
-                    .with_errno(e.raw_os_error().unwrap_or(0)),
-            )
-        })?;
-        Ok(Self { path })
-    }
-
-    /// Where it is.
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
-    }
+/// Notes the control groups that a plan's fence gets.
+pub(crate) fn note_groups(scratch: &Scratch, plan: &LaunchPlan) -> Result<(), Refusal> {
+    scratch.note_groups(&plan.session, &plan.cgroups).map_err(|e| storage::refusal(&e))
 }
 
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // What cannot be removed is an almost empty folder that only its owner can read.
-        drop(stockade_journal::remove_tree(&self.path));
+/// Finds the folders of commands that were killed, in the folder for temporary things.
+pub fn leftovers(temporary: &Path, now: SystemTime) -> Vec<Leftover> {
+    // The names of what was made elsewhere come from the path without links.
+    let temporary = std::fs::canonicalize(temporary).unwrap_or_else(|_| temporary.to_owned());
+    gc::scratch_of_the_killed(&temporary, now)
+}
+
+/// Removes one that is safe, and what the probes reached for that was made elsewhere.
+pub fn remove(state: &State, leftover: &Leftover) -> Result<(), JournalError> {
+    if leftover.safe {
+        let inside = std::fs::read_dir(&leftover.path).into_iter().flatten().flatten();
+        for folder in inside.map(|entry| entry.path()).chain([leftover.path.clone()]) {
+            host::give_back(&folder);
+        }
     }
+    gc::remove(state, leftover)
 }

@@ -3,11 +3,10 @@
 use std::{
     collections::BTreeMap,
     fs, io,
-    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
 };
 
-use tempfile::TempDir;
+use stockade_journal::JournalError;
 use uuid::Uuid;
 
 use crate::{commands, error::RehearsalError};
@@ -93,11 +92,10 @@ impl Texts {
     }
 }
 
-/// The folder of one rehearsal. Dropping it removes it.
+/// The folder of one rehearsal. Dropping it removes it; what a killed one left is found by `stockade gc`.
 #[derive(Debug)]
 pub(crate) struct Scratch {
-    folder: TempDir,
-    root: PathBuf,
+    folder: stockade_journal::Scratch,
     pub(crate) texts: Texts,
 }
 
@@ -106,16 +104,18 @@ impl Scratch {
     pub(crate) fn make(parent: &Path) -> Result<Self, RehearsalError> {
         let failed =
             |path: &Path, source| RehearsalError::Scratch { step: "make", path: path.to_owned(), source };
-        let folder = tempfile::Builder::new()
-            .prefix("stockade-rehearsal-")
-            .permissions(fs::Permissions::from_mode(0o700))
-            .tempdir_in(parent)
-            .map_err(|source| failed(parent, source))?;
         // The fence shows the workspace under its path without links, so the scenarios name it so, too.
-        let root = folder.path().canonicalize().map_err(|source| failed(folder.path(), source))?;
-        let scratch = Self { folder, root, texts: Texts::new() };
-        scratch.fill().map_err(|source| failed(&scratch.root, source))?;
+        let parent = parent.canonicalize().map_err(|source| failed(parent, source))?;
+        let path = parent.join(format!("stockade-rehearsal-{}", Uuid::new_v4().simple()));
+        let folder =
+            stockade_journal::Scratch::make(path.clone()).map_err(|e| failed(&path, io_error(&e)))?;
+        let scratch = Self { folder, texts: Texts::new() };
+        scratch.fill().map_err(|source| failed(&path, source))?;
         Ok(scratch)
+    }
+
+    fn root(&self) -> &Path {
+        self.folder.path()
     }
 
     fn fill(&self) -> io::Result<()> {
@@ -138,37 +138,41 @@ impl Scratch {
 
     /// The folder the agent works in.
     pub(crate) fn workspace(&self) -> PathBuf {
-        self.root.join("workspace")
+        self.root().join("workspace")
     }
 
     /// The folder with decoys: files as they lie beside a workspace, and a home.
     pub(crate) fn outside(&self) -> PathBuf {
-        self.root.join("outside")
+        self.root().join("outside")
     }
 
     /// The folder with the scripted model's files.
     pub(crate) fn model(&self) -> PathBuf {
-        self.root.join("model")
+        self.root().join("model")
     }
 
     /// The folder for what the escape probes reach for: made when it is needed.
     pub(crate) fn probed(&self) -> PathBuf {
-        self.root.join("probed")
+        self.root().join("probed")
     }
 
     /// The variables of the scenarios.
     pub(crate) fn variables(&self) -> BTreeMap<String, String> {
-        self.texts.variables(&self.root)
+        self.texts.variables(self.root())
     }
 
     /// Removes it. Gives back its path, so that the caller can see for itself.
     pub(crate) fn remove(self) -> Result<PathBuf, RehearsalError> {
-        let path = self.root;
-        match self.folder.close() {
+        let path = self.root().to_owned();
+        match self.folder.remove() {
             Ok(()) => Ok(path),
-            Err(source) => Err(RehearsalError::Scratch { step: "remove", path, source }),
+            Err(e) => Err(RehearsalError::Scratch { step: "remove", path, source: io_error(&e) }),
         }
     }
+}
+
+fn io_error(e: &JournalError) -> io::Error {
+    e.errno().map_or_else(|| io::Error::other(e.to_string()), io::Error::from_raw_os_error)
 }
 
 #[cfg(test)]

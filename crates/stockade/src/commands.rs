@@ -13,3 +13,6 @@ pub(crate) mod rehearse;
 pub(crate) mod run;
 pub(crate) mod scripted_model;
 pub(crate) mod version;
+
+/// Where commands make what they need for their own length. Everybody can pass through it, also another user inside.
+const TEMPORARY: &str = "/tmp";

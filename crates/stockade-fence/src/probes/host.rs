@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use stockade_core::mode::AccessMode;
+use stockade_core::survey::Rung;
 
 use crate::error::{FenceError, FenceErrorKind, Step};
 
@@ -19,6 +20,7 @@ mod survivors;
 mod tree;
 mod victim;
 
+pub use belongings::give_back;
 pub use damage::Damage;
 
 use belongings::Belongings;
@@ -43,14 +45,26 @@ pub struct HostRequest {
 /// What a workspace is like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkspaceIs {
-    /// As a lane takes it.
+    /// A linked worktree, as a lane takes it.
     Clean,
-    /// With a listener inside, which no lane takes: for the control run, so that the probe that looks for one is known
+    /// A folder beside the repository that belongs to none, for a rung that takes no other.
+    Plain,
+    /// A linked worktree with a listener inside, which no lane takes: for the control run, so that the probe that looks for one is known
     /// to find it.
     WithListener,
 }
 
-/// A home with credentials, a repository with two linked worktrees, services, a victim and everything else that the
+impl WorkspaceIs {
+    /// What a lane on this rung takes: a worktree, wherever git can work on one.
+    pub const fn taken_by(rung: Rung, mode: AccessMode) -> Self {
+        match (rung, mode) {
+            (Rung::Bs, AccessMode::IsolatedWrite) => Self::Plain,
+            _ => Self::Clean,
+        }
+    }
+}
+
+/// A home with credentials, a repository with two linked worktrees, a plain folder, services, a victim and everything else that the
 /// probes reach for. Belongs to the calling user. Gone, with all it made, when it is dropped.
 #[derive(Debug)]
 pub struct Host {
@@ -67,15 +81,18 @@ impl Host {
     /// Makes it.
     pub fn start(request: &HostRequest) -> Result<Self, FenceError> {
         let root = request.folder.clone();
-        let token = token()?;
         // From here on whatever was made goes, also if a later step fails.
-        let mut belongings = Belongings::new(&root, &token)?;
+        let mut belongings = Belongings::new(&root)?;
+        let token = belongings.token().to_owned();
         tree::make_home(&root)?;
         tree::make_repository(&root, &request.git)?;
-        let shared_memory_key = belongings.share(&token)?;
-        let workspace = root.join("wt/lane");
+        let shared_memory_key = belongings.share()?;
+        let workspace = root.join(match request.workspace {
+            WorkspaceIs::Clean | WorkspaceIs::WithListener => "wt/lane",
+            WorkspaceIs::Plain => "plain",
+        });
         let listener = match request.workspace {
-            WorkspaceIs::Clean => None,
+            WorkspaceIs::Clean | WorkspaceIs::Plain => None,
             WorkspaceIs::WithListener => Some(workspace.join("host.sock")),
         };
         let services = Services::start(&root, listener, &token)?;
@@ -131,17 +148,6 @@ impl Host {
         damage.extend(self.belongings.leaked());
         Ok(damage)
     }
-}
-
-/// A word that no other program uses.
-fn token() -> Result<String, FenceError> {
-    Ok(format!("stockade-probe-{:016x}", random()?))
-}
-
-fn random() -> Result<u64, FenceError> {
-    let mut bytes = [0_u8; 8];
-    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()).step("getrandom")?;
-    Ok(u64::from_ne_bytes(bytes))
 }
 
 /// A program with nothing but what is said here.

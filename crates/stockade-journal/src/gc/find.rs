@@ -213,7 +213,13 @@ fn is_reservation_of(path: &Path, run: &str) -> bool {
     receipts::read(path).is_ok_and(|f| receipts::is_reservation(&f.receipt) && f.receipt.execution_id == run)
 }
 
-fn leftover(kind: LeftoverKind, path: PathBuf, run: Option<String>, why: &str, safe: bool) -> Leftover {
+pub(super) fn leftover(
+    kind: LeftoverKind,
+    path: PathBuf,
+    run: Option<String>,
+    why: &str,
+    safe: bool,
+) -> Leftover {
     let bytes = bytes_of(&path);
     Leftover { kind, path, run, bytes, why: why.to_owned(), safe }
 }

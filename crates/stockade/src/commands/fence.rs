@@ -22,7 +22,7 @@ pub(crate) fn check(args: &FenceCheckArgs, world: &World, verbosity: Verbosity) 
         lane,
         modes: args.mode.map_or_else(|| AccessMode::ALL.to_vec(), |mode| vec![mode.into()]),
         program: "/proc/self/exe".into(),
-        parent: "/tmp".into(),
+        parent: super::TEMPORARY.into(),
     };
     let stop = Arc::new(AtomicBool::new(false));
     signals::set_on_stop(Arc::clone(&stop)).map_err(|e| {

@@ -1,5 +1,6 @@
 //! `stockade gc`: shows what old runs left; removes it when told to.
 
+use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use serde_json::json;
@@ -9,8 +10,9 @@ use stockade_journal::{
     gc::{self, GcPolicy, Leftover, LeftoverKind},
 };
 
-use stockade_lane::git;
+use stockade_lane::{git, scratch};
 
+use super::TEMPORARY;
 use crate::{cli::GcArgs, error::CliError, render, world::World};
 
 /// Records of runs are kept this long unless the caller says otherwise.
@@ -25,6 +27,7 @@ pub(crate) fn run(args: &GcArgs, world: &World) -> Result<u8, CliError> {
     let path = world.get("PATH").unwrap_or_default();
     let mut found = gc::plan_gc(&state, now, &policy)?;
     found.extend(git::leftovers(&state, path)?);
+    found.extend(scratch::leftovers(Path::new(TEMPORARY), now));
     let mut rows = Vec::new();
     let mut failed = false;
     for leftover in &found {
@@ -59,6 +62,7 @@ pub(crate) fn run(args: &GcArgs, world: &World) -> Result<u8, CliError> {
 fn remove(state: &State, leftover: &Leftover, path: &str) -> Result<(), stockade_journal::JournalError> {
     match leftover.kind {
         LeftoverKind::Worktree => git::remove(state, leftover, path),
+        LeftoverKind::Scratch => scratch::remove(state, leftover),
         _ => gc::remove(state, leftover),
     }
 }

@@ -37,7 +37,7 @@ pub(crate) fn run(args: RehearseArgs, world: &World, verbosity: Verbosity) -> Re
         modes: args.mode.map(AccessMode::from).into_iter().collect(),
         scenario: args.scenario,
         stockade: own,
-        scratch_parent: "/tmp".into(),
+        scratch_parent: super::TEMPORARY.into(),
     };
     let outcome = play(&request, args.json, verbosity)?;
     if let Some(path) = &args.report {

@@ -24,7 +24,7 @@ const DECOYS: [&str; 6] = [
 const ORDINARY: [&str; 6] =
     ["home/.bashrc", "home/.profile", "home/.zshrc", "home/.delme", "tmp/hostfile", "log.txt"];
 
-const FOLDERS: [&str; 6] = ["run", "run/user", "tmp/ssh-x", "tmp/tmux-x", "home/.docker/run", "wt"];
+const FOLDERS: [&str; 7] = ["run", "run/user", "tmp/ssh-x", "tmp/tmux-x", "home/.docker/run", "wt", "plain"];
 
 /// Makes the home and everything beside it but the repository.
 pub(super) fn make_home(root: &Path) -> Result<(), FenceError> {

@@ -6,6 +6,8 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Child;
 
+use rustix::process::Signal;
+
 use crate::error::{FenceError, FenceErrorKind, Step};
 use crate::probes::acts::Denial;
 use crate::probes::fixture::{SECRET, careless_descriptors};
@@ -37,11 +39,17 @@ impl Victim {
         let secret = File::open(&path).step_on("open", path)?;
         let mut command = super::program(sleep);
         command.arg("1000000").env("VICTIM_SECRET", SECRET).stderr(std::process::Stdio::null());
+        let maker = rustix::process::getpid();
         let prepare = move || {
+            // It ends with its maker, however that ends.
+            rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+            if rustix::process::getppid() != Some(maker) {
+                return Err(std::io::Error::from_raw_os_error(libc::ESRCH));
+            }
             process::duplicate_to(secret.as_fd(), careless_descriptors::VICTIM_SECRET)
                 .map_err(|error| std::io::Error::from_raw_os_error(error.errno()))
         };
-        // SAFETY: between fork and exec the closure makes one system call.
+        // SAFETY: between fork and exec the closure makes system calls only.
         unsafe { command.pre_exec(prepare) };
         let mut child = command.spawn().step_on("spawn", sleep)?;
         let pid = i32::try_from(child.id()).unwrap_or(0);
