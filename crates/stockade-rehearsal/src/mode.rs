@@ -9,6 +9,7 @@ use stockade_core::{
     mode::AccessMode,
     receipt::Receipt,
     status::{Boundary, Cause, Refusal, Status},
+    survey::Rung,
 };
 use stockade_journal::State;
 use stockade_lane::StopRequest;
@@ -107,7 +108,8 @@ async fn scripted(
         return Ok(Ended::Stopped);
     }
 
-    let probed = Box::pin(probes::play(request, mode, script, &scratch, stops)).await?;
+    let rung = work.plan.as_ref().map_or(Rung::Ns, |plan| plan.rung);
+    let probed = Box::pin(probes::play(request, mode, script, &scratch, rung, stops)).await?;
     told(judged("probes", &probed.verdict, probed.elapsed));
     if probed.stopped() {
         return Ok(Ended::Stopped);

@@ -1,6 +1,7 @@
 //! The stage `probes`: the escape probes, taken by a tool of the real agent.
 //!
-//! The lane works on a worktree of the repository that the probes reach for, and this program is shown in its fence. What
+//! The lane works on a worktree of the repository that the probes reach for, or on a plain folder where its rung takes no
+//! other, and this program is shown in its fence. What
 //! the tool printed is read from the model's next request.
 
 use std::time::Duration;
@@ -8,6 +9,7 @@ use std::time::Duration;
 use stockade_core::{
     mode::AccessMode,
     plan::{LaunchPlan, PlannedIdentity},
+    survey::Rung,
 };
 use stockade_fence::{
     OwnBinary,
@@ -55,15 +57,17 @@ impl Probed {
     }
 }
 
-/// Has the probes taken. Nothing that was made for them is left.
+/// Has the probes taken, on a lane of the rung that the work of the mode was done on. Nothing that was made for them is left.
 pub(crate) async fn play(
     request: &RehearsalRequest,
     mode: AccessMode,
     script: &Script,
     scratch: &Scratch,
+    rung: Rung,
     stops: &mut mpsc::Receiver<StopRequest>,
 ) -> Result<Probed, RehearsalError> {
-    let host = match probe_host(&request.lane.environment, scratch.probed(), WorkspaceIs::Clean) {
+    let workspace = WorkspaceIs::taken_by(rung, mode);
+    let host = match probe_host(&request.lane.environment, scratch.probed(), workspace) {
         Ok(host) => host,
         Err(refusal) => return Ok(Probed::unmade(refusal.to_string())),
     };
@@ -84,7 +88,8 @@ pub(crate) async fn play(
     let mut lane = play::lane(&request.lane, mode, scratch, &model, format!("{}-probes", mode.id()));
     lane.cwd.clone_from(&host.facts().workspace);
     // The worktree itself, so that nothing is kept of a made one.
-    lane.worktree = (mode == AccessMode::IsolatedWrite).then_some(WorktreeChoice::Named);
+    let is_written = mode == AccessMode::IsolatedWrite && workspace == WorkspaceIs::Clean;
+    lane.worktree = is_written.then_some(WorktreeChoice::Named);
     lane.git_author = Some("Stockade <stockade@localhost>".to_owned());
     lane.own_binary = OwnBinary::Bound;
     let played = play::to_the_end(&lane, &model, stops).await?;

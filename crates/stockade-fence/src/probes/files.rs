@@ -5,22 +5,41 @@ use std::os::unix::fs::{MetadataExt, symlink};
 
 use rustix::fs::{CWD, FileType, Mode, RenameFlags, Timespec, Timestamps, UTIME_NOW, XattrFlags};
 use stockade_core::guarantee::Guarantee::{Privileges, RepoMetadata, WriteConfinement};
+use stockade_core::survey::Rung;
 
 use super::acts::{Outcome, any, append, clean_up, create, open_for_reading, open_for_writing, read_secret};
 use super::fixture::FixtureFacts;
 use super::raw;
-use super::table::{Control, Expected, Probe};
+use super::table::{Control, Exception, Expected, Probe};
 
 const PRIVATE_COPY: Expected = Expected::PrivateCopy("a private folder that nobody outside sees");
 
 /// Git in the fence opens it and nobody else does.
 const PRIVATE_GIT: Expected = Expected::PrivateCopy("the git folder is the run's own, and is thrown away");
 
+/// Through bubblewrap the writable workspace is a plain folder.
+const NO_GIT: &[Exception] = &[Exception::on(
+    &[Rung::Bs],
+    Expected::NotThere("the workspace is a plain folder, and the repository is not in the fence"),
+)
+.in_isolated_write()];
+
+const NO_POINTER: &[Exception] =
+    &[Exception::on(&[Rung::Bs], Expected::NotThere("a plain folder has no git pointer"))
+        .in_isolated_write()];
+
+const NO_POINTER_TO_REPLACE: &[Exception] = &[Exception::on(
+    &[Rung::Bs],
+    Expected::Needed("a plain folder has no git pointer, and a file of that name is like any other"),
+)
+.in_isolated_write()];
+
 pub(super) const PROBES: &[Probe] = &[
     Probe::new("W01", WriteConfinement, "append to ~/.bashrc", |f| append(f.at("home/.bashrc"))),
     Probe::new("W02", WriteConfinement, "make a file in ~", |f| create(f.at("home/.newfile"))),
     Probe {
         isolated_write: PRIVATE_GIT,
+        exceptions: NO_GIT,
         ..Probe::new("W03", RepoMetadata, "append to the repository's .git/config", |f| {
             append(f.at("repo/.git/config"))
         })
@@ -36,15 +55,18 @@ pub(super) const PROBES: &[Probe] = &[
     Probe::new("W08", RepoMetadata, "write refs/heads/main", |f| append(f.at("repo/.git/refs/heads/main"))),
     Probe {
         isolated_write: PRIVATE_GIT,
+        exceptions: NO_GIT,
         ..Probe::new("W09", RepoMetadata, "repoint the commondir of its own worktree", |f| {
             append(f.at("repo/.git/worktrees/lane/commondir"))
         })
     },
-    Probe::new("W10", RepoMetadata, "write its own .git pointer", |f| append(f.in_workspace(".git"))),
+    Probe::new("W10", RepoMetadata, "write its own .git pointer", |f| append(f.in_workspace(".git")))
+        .except(NO_POINTER),
     Probe::new("W11", RepoMetadata, "rename a file over its own .git pointer", |f| {
         create(f.in_workspace("gitnew"))?;
         Ok(fs::rename(f.in_workspace("gitnew"), f.in_workspace(".git"))?)
-    }),
+    })
+    .except(NO_POINTER_TO_REPLACE),
     Probe::new("W12", WriteConfinement, "write a file of another program in /tmp", |f| {
         append(f.at("tmp/hostfile"))
     }),

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub struct FixtureFacts {
     /// The folder of the fixture: home, repository, worktrees, sockets.
     pub root: PathBuf,
-    /// The linked worktree that is the lane's workspace.
+    /// The lane's workspace: a linked worktree, or a plain folder.
     pub workspace: PathBuf,
     /// The private temporary folder of the role.
     pub temp: PathBuf,

@@ -25,6 +25,8 @@ pub enum Expected {
     Needed(&'static str),
     /// The action works on this rung, which is its price: why nothing outside is reached by it.
     Price(&'static str),
+    /// The action says nothing here and has to fail, because what it reaches for is not there: why not.
+    NotThere(&'static str),
 }
 
 impl Expected {
@@ -32,7 +34,7 @@ impl Expected {
     pub fn is_met_by(self, observed: &Observed, processes: ProcessLimit) -> bool {
         let denied = matches!(observed, Observed::Denied(_) | Observed::KilledBySeccomp);
         match self {
-            Self::Denied => denied,
+            Self::Denied | Self::NotThere(_) => denied,
             Self::DeniedWith(errno) => *observed == Observed::Denied(errno),
             Self::DeniedWhereEnforced => match processes {
                 ProcessLimit::Enforced => denied,
@@ -45,7 +47,7 @@ impl Expected {
     /// The word in reports: `denied`, the name of an error number, `allowed`.
     pub fn text(self) -> &'static str {
         match self {
-            Self::Denied => "denied",
+            Self::Denied | Self::NotThere(_) => "denied",
             Self::DeniedWith(errno) => errno_name(errno),
             Self::DeniedWhereEnforced => "denied where enforced",
             Self::PrivateCopy(_) | Self::Needed(_) | Self::Price(_) => "allowed",
@@ -55,7 +57,10 @@ impl Expected {
     /// Why it may work.
     pub const fn reason(self) -> Option<&'static str> {
         match self {
-            Self::PrivateCopy(reason) | Self::Needed(reason) | Self::Price(reason) => Some(reason),
+            Self::PrivateCopy(reason)
+            | Self::Needed(reason)
+            | Self::Price(reason)
+            | Self::NotThere(reason) => Some(reason),
             Self::Denied | Self::DeniedWith(_) | Self::DeniedWhereEnforced => None,
         }
     }
@@ -89,17 +94,30 @@ pub(super) struct Exception {
     pub(super) rungs: &'static [Rung],
     /// Only for these.
     pub(super) users: &'static [KernelUser],
+    /// Only in these.
+    pub(super) modes: &'static [AccessMode],
     pub(super) expected: Expected,
 }
 
 impl Exception {
     pub(super) const fn on(rungs: &'static [Rung], expected: Expected) -> Self {
-        Self { rungs, users: &[KernelUser::Callers, KernelUser::Another], expected }
+        Self { rungs, users: &[KernelUser::Callers, KernelUser::Another], modes: &AccessMode::ALL, expected }
     }
 
     /// Only where the payload is the caller's own user.
     pub(super) const fn as_the_caller(self) -> Self {
         Self { users: &[KernelUser::Callers], ..self }
+    }
+
+    /// Only where the workspace is writable.
+    pub(super) const fn in_isolated_write(self) -> Self {
+        Self { modes: &[AccessMode::IsolatedWrite], ..self }
+    }
+
+    fn holds_in(&self, setting: Setting) -> bool {
+        self.rungs.contains(&setting.rung)
+            && self.users.contains(&setting.user)
+            && self.modes.contains(&setting.mode)
     }
 }
 
@@ -208,8 +226,7 @@ impl Probe {
 
     /// What must be observed inside in this setting.
     pub fn expected_in(&self, setting: &Setting) -> Expected {
-        let holds = |e: &&Exception| e.rungs.contains(&setting.rung) && e.users.contains(&setting.user);
-        if let Some(exception) = self.exceptions.iter().find(holds) {
+        if let Some(exception) = self.exceptions.iter().find(|e| e.holds_in(*setting)) {
             return exception.expected;
         }
         match setting.mode {
@@ -312,12 +329,21 @@ mod tests {
             PROBES.iter().filter(|p| copy(p.expected_in(&setting))).map(|p| p.id).collect::<Vec<_>>()
         };
         for (rung, user) in Rung::ALL.into_iter().zip([Callers, Another].into_iter().cycle()) {
+            // Through bubblewrap only a plain folder is writable: there is no git folder, and no pointer to one.
+            let is_plain = rung == Rung::Bs;
             let copies = |e: Expected| matches!(e, Expected::PrivateCopy(_));
             assert_eq!(works(rung, ReadOnly, user, copies), ["W13", "N13"]);
-            assert_eq!(works(rung, IsolatedWrite, user, copies), ["W03", "W09", "W13", "N13"]);
+            let git: &[&str] = if is_plain { &[] } else { &["W03", "W09"] };
+            assert_eq!(works(rung, IsolatedWrite, user, copies), [git, &["W13", "N13"]].concat());
             let needed = |e: Expected| matches!(e, Expected::Needed(_));
-            assert_eq!(works(rung, ReadOnly, user, needed), ["P20", "X02", "X03", "X04", "D04"]);
-            assert_eq!(works(rung, IsolatedWrite, user, needed), ["P20", "X01", "X02", "X03", "X04", "D04"]);
+            let always = ["P20", "X02", "X03", "X04", "D04"];
+            assert_eq!(works(rung, ReadOnly, user, needed), always);
+            let written: &[&str] = if is_plain { &["W11", "P20", "X01"] } else { &["P20", "X01"] };
+            assert_eq!(works(rung, IsolatedWrite, user, needed), [written, &always[1..]].concat());
+            let absent = |e: Expected| matches!(e, Expected::NotThere(_));
+            assert_eq!(works(rung, ReadOnly, user, absent), [""; 0]);
+            let absences: &[&str] = if is_plain { &["W03", "W09", "W10"] } else { &[] };
+            assert_eq!(works(rung, IsolatedWrite, user, absent), absences);
         }
         let price = |e: Expected| matches!(e, Expected::Price(_));
         for mode in AccessMode::ALL {

@@ -92,7 +92,9 @@ impl Snapshot {
                 Some(_) => {}
             }
         }
+        // A pointer that was not there before is a file of the workspace like any other.
         let added = now.files.keys().filter(|path| !self.files.contains_key(*path));
+        let added = added.filter(|path| mode == AccessMode::ReadOnly || !path.starts_with(&facts.workspace));
         damage.extend(added.cloned().map(Damage::Added));
         damage.extend(now.privileged.iter().cloned().map(Damage::Privileged));
         let settings = now.settings.iter().filter(|(name, value)| self.settings.get(*name) != Some(*value));

@@ -17,7 +17,7 @@ fn setting(rung: Rung) -> Setting {
 fn printed(rung: Rung, replaced: &[(&str, &str)]) -> String {
     let line = |probe: &Probe| {
         let expected = match probe.expected_in(&setting(rung)) {
-            Expected::Denied | Expected::DeniedWhereEnforced => "EACCES",
+            Expected::Denied | Expected::NotThere(_) | Expected::DeniedWhereEnforced => "EACCES",
             other => other.text(),
         };
         let other = replaced.iter().find(|(id, _)| *id == probe.id).map(|(_, observed)| *observed);
