@@ -114,13 +114,25 @@ fn fail(frames: &Frames, error: FenceError) -> ! {
 
 /// Leaves nothing of the caller's process behind but the control socket.
 fn prepare() -> Result<(), FenceError> {
-    process::close_on_exec_from(3)?;
+    shut_on_exec()?;
     process::default_signals();
     rustix::process::umask(Mode::from_raw_mode(0o022));
     rustix::thread::set_name(c"stockade-fence").step("prctl(SET_NAME)")?;
     let null = rustix::fs::openat(CWD, "/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
         .step_on("open", "/dev/null")?;
     process::duplicate_to(null.as_fd(), 0)
+}
+
+/// No descriptor but the first three outlives an exec; one is looked at, because a filter in place of the kernel may say so
+/// and do nothing.
+fn shut_on_exec() -> Result<(), FenceError> {
+    let witness = rustix::io::dup(rustix::stdio::stdin()).step("dup")?;
+    process::close_on_exec_from(3)?;
+    let flags = rustix::io::fcntl_getfd(&witness).step("fcntl(GETFD)")?;
+    if flags.contains(rustix::io::FdFlags::CLOEXEC) {
+        return Ok(());
+    }
+    Err(FenceError::new(FenceErrorKind::Refused, "close_range(CLOEXEC)", rustix::io::Errno::PROTO))
 }
 
 /// The descriptor of this executable.

@@ -11,6 +11,7 @@ use stockade_core::survey::{CallerFacts, LandlockFacts, Refused, Rung, Survey};
 use crate::errno::errno_name;
 use crate::error::FenceError;
 use crate::idmap;
+use crate::sys::machine;
 
 mod bubblewrap;
 mod cgroups;
@@ -95,7 +96,7 @@ impl Measuring {
         let in_detail = !best_stands || self.request.extent == Extent::EveryRung;
         let seccomp_refused = if in_detail { seccomp::try_filter() } else { None };
         let landlock = if in_detail { landlock::measure() } else { self.landlock.clone() };
-        let (kernel, machine) = host::kernel();
+        let (kernel, machine) = machine::release_and_machine();
         Survey {
             kernel,
             machine,

@@ -5,6 +5,7 @@
 #[cfg(test)]
 pub(crate) mod child;
 pub(crate) mod files;
+pub(crate) mod machine;
 pub(crate) mod mounts;
 pub(crate) mod net;
 pub(crate) mod process;

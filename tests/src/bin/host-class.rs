@@ -176,10 +176,15 @@ impl Host {
                     ("IS_SANDBOX", "yes"),
                 ]);
             }
-            _ => match class.strip_prefix("new-uid=") {
-                Some(uid) => self.new_uid = Some(uid.parse()?),
-                None => bail!("unknown class"),
-            },
+            _ => {
+                if let Some(uid) = class.strip_prefix("new-uid=") {
+                    self.new_uid = Some(uid.parse()?);
+                } else if let Some((call, answer)) = class.split_once('=') {
+                    self.denials.push((odd_answer(answer)?, calls_named(call)?));
+                } else {
+                    bail!("unknown class");
+                }
+            }
         }
         Ok(())
     }
@@ -210,6 +215,45 @@ impl Host {
         }
         Ok(())
     }
+}
+
+/// An answer that a kernel does not give: success for something that was not done, or an error of something else.
+fn odd_answer(name: &str) -> Result<i32> {
+    match name {
+        "0" => Ok(0),
+        "EILSEQ" => Ok(libc::EILSEQ),
+        _ => bail!("unknown answer"),
+    }
+}
+
+/// Calls by a name: `fchdir=0` is a class.
+fn calls_named(name: &str) -> Result<Vec<Denial>> {
+    let call = match name {
+        "clone-newuser" => return Ok(user_namespaces()),
+        "landlock" => return Ok(LANDLOCK_CALLS.map(Denial::Always).into()),
+        "fchdir" => libc::SYS_fchdir,
+        "chdir" => libc::SYS_chdir,
+        "pivot_root" => libc::SYS_pivot_root,
+        "umount2" => libc::SYS_umount2,
+        "mount" => libc::SYS_mount,
+        "move_mount" => libc::SYS_move_mount,
+        "mount_setattr" => libc::SYS_mount_setattr,
+        "open_tree" => libc::SYS_open_tree,
+        "fsopen" => libc::SYS_fsopen,
+        "fsconfig" => libc::SYS_fsconfig,
+        "fsmount" => libc::SYS_fsmount,
+        "setresuid" => libc::SYS_setresuid,
+        "setresgid" => libc::SYS_setresgid,
+        "setgroups" => libc::SYS_setgroups,
+        "prctl" => libc::SYS_prctl,
+        "capset" => libc::SYS_capset,
+        "seccomp" => libc::SYS_seccomp,
+        "keyctl" => libc::SYS_keyctl,
+        "close_range" => libc::SYS_close_range,
+        "uname" => libc::SYS_uname,
+        _ => bail!("unknown call"),
+    };
+    Ok(vec![Denial::Always(call)])
 }
 
 /// The calls that make a user namespace.

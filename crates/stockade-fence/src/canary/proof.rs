@@ -96,11 +96,17 @@ pub enum ProofError {
         /// The error number.
         errno: i32,
     },
-    /// The payload has another kernel id than planned.
-    #[error("the payload runs as kernel uid {seen} instead of {planned}")]
+    /// The payload has another kernel id, of a user or a group, than planned.
+    #[error("the payload runs as kernel id {seen} instead of {planned}")]
     KernelId {
         /// As planned.
         planned: u32,
+        /// As seen in the host's /proc.
+        seen: u32,
+    },
+    /// The payload is in a group that it should have left.
+    #[error("the payload is in kernel group {seen}, which it should have left")]
+    KernelGroup {
         /// As seen in the host's /proc.
         seen: u32,
     },

@@ -101,21 +101,33 @@ impl Fence {
         result
     }
 
-    /// The kernel uid of PID 1, which every role shares, as the host's /proc shows it.
+    /// The kernel uid of PID 1, which every role shares, as the host's /proc shows it. Its group and groups are compared, too.
     fn kernel_uid(&self) -> Result<u32, ProofError> {
         let path = format!("/proc/{}/status", self.pid.as_raw_pid());
         let status = std::fs::read_to_string(&path).step_on("read", &path)?;
-        let seen = status
-            .lines()
-            .find_map(|line| line.strip_prefix("Uid:"))
-            .and_then(|rest| rest.split_whitespace().next()?.parse().ok())
-            .ok_or_else(|| FenceError::new(FenceErrorKind::Refused, "read the kernel uid", Errno::NODATA))?;
-        let planned = match self.identity {
-            Identity::Caller => rustix::process::geteuid().as_raw(),
-            Identity::Kernel { uid, .. } => uid,
-            Identity::KernelRoot => 0,
+        let ids = |key: &str| -> Result<Vec<u32>, FenceError> {
+            let line = status.lines().find_map(|line| line.strip_prefix(key));
+            line.and_then(|rest| rest.split_whitespace().map(|id| id.parse().ok()).collect())
+                .ok_or_else(|| FenceError::new(FenceErrorKind::Refused, "read the kernel ids", Errno::NODATA))
         };
-        if seen == planned { Ok(seen) } else { Err(ProofError::KernelId { planned, seen }) }
+        let (uids, gids, groups) = (ids("Uid:")?, ids("Gid:")?, ids("Groups:")?);
+        let planned = match self.identity {
+            Identity::Caller => (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw()),
+            Identity::Kernel { uid, gid } => (uid, gid),
+            Identity::KernelRoot => (0, 0),
+        };
+        for (planned, seen) in [(planned.0, uids), (planned.1, gids)] {
+            if let Some(seen) = seen.into_iter().find(|seen| *seen != planned) {
+                return Err(ProofError::KernelId { planned, seen });
+            }
+        }
+        // A caller without privileges keeps what groups it has.
+        match groups.first() {
+            Some(group) if self.identity != Identity::Caller && self.rung != Rung::Bs => {
+                Err(ProofError::KernelGroup { seen: *group })
+            }
+            _ => Ok(planned.0),
+        }
     }
 }
 

@@ -19,7 +19,7 @@ use crate::helper::serve;
 use crate::message::Report;
 use crate::spec::BindAccess;
 use crate::sys::files::{self, Seen};
-use crate::sys::process;
+use crate::sys::{mounts, process};
 
 /// Serves on standard input. The argument names the descriptor of the order.
 pub(super) fn run(order: &str) -> ! {
@@ -61,6 +61,9 @@ fn settle(order: &InnerOrder) -> Result<Place, FenceError> {
     for bound in &order.bound {
         compare(bound)?;
     }
+    let root = files::open_strict(Path::new("/"))?;
+    mounts::is_root(&root)
+        .map_err(|errno| FenceError::new(FenceErrorKind::Refused, "leave the old root", errno))?;
     read_only(Path::new("/"))?;
     read_only(Path::new("/proc"))?;
     clock.mark("compare");

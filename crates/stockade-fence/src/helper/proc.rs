@@ -9,8 +9,8 @@ use rustix::io::Errno;
 use stockade_core::survey::Rung;
 
 use crate::error::{FenceError, Step};
-use crate::sys::files;
 use crate::sys::mounts::{self, Attributes, Reach};
+use crate::sys::{files, machine};
 
 /// Covered with /dev/null, where present: keys of the same user, memory, timers and scheduler of the host.
 pub(super) const COVERED: [&str; 7] =
@@ -84,7 +84,7 @@ fn write_limit(proc: &OwnedFd, max: u32) -> Result<(), FenceError> {
 
 /// Major and minor version of the running kernel; 0.0 where it cannot be told.
 fn kernel_version() -> (u32, u32) {
-    parse_version(&rustix::system::uname().release().to_string_lossy())
+    parse_version(&machine::release_and_machine().0)
 }
 
 fn parse_version(release: &str) -> (u32, u32) {

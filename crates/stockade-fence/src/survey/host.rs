@@ -13,12 +13,6 @@ const INITIAL_USER_NAMESPACE: &str = "user:[4026531837]";
 /// The most that is read of a file of the kernel's.
 const FILE_LIMIT: u64 = 64 * 1024;
 
-/// `uname -r` and `uname -m`.
-pub(super) fn kernel() -> (String, String) {
-    let name = rustix::system::uname();
-    (name.release().to_string_lossy().into_owned(), name.machine().to_string_lossy().into_owned())
-}
-
 /// The ids and groups of this process.
 pub(super) fn caller() -> CallerFacts {
     let groups = rustix::process::getgroups().unwrap_or_default();

@@ -82,6 +82,11 @@ pub(super) fn bite_files(reporter: &Reporter, abi: i32, witness: &CStr) -> Resul
     reporter.step(Step::LandlockDeniesWrite, || expect_error(&open_for_writing(witness), Errno::ACCESS))
 }
 
+/// Whether this process is in a domain.
+pub(super) fn is_in_domain() -> bool {
+    layers_in_use() > 0
+}
+
 /// How many domains this process is in: what is missing to the most that can be stacked.
 fn layers_in_use() -> u8 {
     let report = trial::in_child(|reporter| {

@@ -167,7 +167,8 @@ fn build_root(reporter: &Reporter, walk: Walk) -> Result<&'static CStr, Fault> {
     })?;
     reporter.step(Step::DetachOldRoot, || {
         rustix::mount::unmount(c".", UnmountFlags::DETACH)?;
-        rustix::process::chdir(c"/")
+        rustix::process::chdir(c"/")?;
+        mounts::is_root(&tmpfs)
     })?;
     reporter.step(Step::AttachProc, || {
         rustix::fs::mkdir(c"/proc", Mode::RWXU)?;

@@ -60,7 +60,7 @@ impl Climb<'_> {
         for rung in rungs.iter().copied() {
             let (started, refused) = match first.take_if(|f| f.rung == rung) {
                 Some(first) => first.finish(),
-                None => (Instant::now(), self.try_rung(rung)),
+                None => (Instant::now(), self.known(rung, &trials).or_else(|| self.try_rung(rung))),
             };
             let elapsed_us = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
             let stands = refused.is_none();
@@ -73,6 +73,19 @@ impl Climb<'_> {
             first.abandon();
         }
         trials
+    }
+
+    /// What bubblewrap would be refused, too, as a direct rung has shown: it makes the same calls, and only a security module
+    /// that knows it by name lets it do more. Starting it takes longer than all other trials.
+    fn known(&self, rung: Rung, trials: &[RungTrial]) -> Option<Refused> {
+        let shown = |refused: &&Refused| match (refused.step.as_str(), refused.errno) {
+            // No namespace is left, or the kernel has none, or somebody else answers in its place.
+            ("clone(NEWUSER)", libc::ENOSPC | libc::ENOSYS | libc::EINVAL | libc::EPROTO) => true,
+            ("mount(MS_PRIVATE)", libc::EPERM) => self.landlock.abi.is_some() && landlock::is_in_domain(),
+            _ => false,
+        };
+        let refused = trials.iter().filter_map(|trial| trial.refused.as_ref());
+        if rung == Rung::Bs { { refused }.find(shown).cloned() } else { None }
     }
 
     fn try_rung(&mut self, rung: Rung) -> Option<Refused> {
@@ -97,5 +110,26 @@ fn landlock_in_the_way(facts: &LandlockFacts) -> Result<i32, Refused> {
     match facts.abi {
         Some(abi) if abi >= landlock::NEEDED_ABI => Ok(abi),
         abi => Err(refused(format!("landlock abi {} of {}", abi.unwrap_or(0), landlock::NEEDED_ABI), 0)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whatever_number_the_kernel_says_landlock_is_tried_or_refused_by_name() {
+        let facts = |abi| LandlockFacts { abi, refused: None, layers_in_use: 0 };
+        for abi in [6, 7, 9999, i32::MAX] {
+            assert_eq!(landlock_in_the_way(&facts(Some(abi))), Ok(abi));
+        }
+        for (abi, step) in [
+            (None, "landlock abi 0 of 6"),
+            (Some(0), "landlock abi 0 of 6"),
+            (Some(5), "landlock abi 5 of 6"),
+            (Some(-7), "landlock abi -7 of 6"),
+        ] {
+            assert_eq!(landlock_in_the_way(&facts(abi)), Err(refused(step, 0)));
+        }
     }
 }

@@ -285,12 +285,14 @@ fn read_until_end(pipe: &OwnedFd, deadline: Instant) -> Option<Vec<u8>> {
 ///
 /// Returns the child's process id, or `None` in the child.
 fn clone_process(namespaces: libc::c_int) -> io::Result<Option<Pid>> {
-    let flags = i64::from(namespaces) | i64::from(libc::SIGCHLD);
+    let flags = i64::from(namespaces | libc::SIGCHLD | libc::CLONE_CHILD_SETTID);
+    let mut own_id: libc::c_int = 0;
+    let at = std::ptr::from_mut(&mut own_id);
     // SAFETY: without CLONE_VM and with a null stack this is fork(2): the child goes on with a copy of this
-    // stack and memory. It makes system calls only until it ends, so locks held by other threads do not matter.
-    let pid = unsafe { libc::syscall(libc::SYS_clone, flags, 0_usize, 0_usize, 0_usize, 0_usize) };
-    let pid = process::answer(pid)?;
-    Ok(i32::try_from(pid).ok().and_then(Pid::from_raw))
+    // stack and memory. It makes system calls only until it ends, so locks held by other threads do not matter. `own_id`
+    // is writable for the kernel.
+    let raw = unsafe { libc::syscall(libc::SYS_clone, flags, 0_usize, 0_usize, at, 0_usize) };
+    Ok(process::parents_side(raw, at)?)
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
+use rustix::fs::StatVfsMountFlags;
 use rustix::io::Errno;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags,
@@ -64,7 +65,24 @@ fn mount_setattr(fd: BorrowedFd<'_>, reach: Reach, attributes: &MountAttr) -> Re
             size_of::<MountAttr>(),
         )
     };
-    super::process::answer(answer).map(|_| ())
+    super::process::answer(answer)?;
+    has_taken(fd, Attributes(attributes.set))
+}
+
+/// Whether attributes are there after they were set: a filter in place of the kernel may say so and do nothing. A file
+/// system that does not answer is taken at its word.
+fn has_taken(fd: BorrowedFd<'_>, set: Attributes) -> Result<(), Errno> {
+    let Ok(now) = rustix::fs::fstatvfs(fd) else { return Ok(()) };
+    let wanted = [
+        (Attributes::READ_ONLY, StatVfsMountFlags::RDONLY),
+        (Attributes::NO_SETUID, StatVfsMountFlags::NOSUID),
+        (Attributes::NO_DEVICES, StatVfsMountFlags::NODEV),
+        (Attributes::NO_EXEC, StatVfsMountFlags::NOEXEC),
+    ];
+    let lacks = |(attribute, flag): &(Attributes, StatVfsMountFlags)| {
+        set.0 & attribute.0 != 0 && !now.f_flag.contains(*flag)
+    };
+    if wanted.iter().any(lacks) { Err(Errno::PROTO) } else { Ok(()) }
 }
 
 /// Sets attributes of a mount.
@@ -138,9 +156,22 @@ pub(crate) fn new_file_system(
 }
 
 /// Makes an attached mount the root of this mount namespace and lets the old root go.
-pub(crate) fn pivot_into(root: impl AsFd) -> Result<(), FenceError> {
+pub(crate) fn pivot_into(root: BorrowedFd<'_>) -> Result<(), FenceError> {
     rustix::process::fchdir(root).step("fchdir(new root)")?;
     rustix::process::pivot_root(c".", c".").step("pivot_root")?;
     rustix::mount::unmount(c".", UnmountFlags::DETACH).step("umount2(old root)")?;
-    rustix::process::chdir(c"/").step_on("chdir", "/")
+    rustix::process::chdir(c"/").step_on("chdir", "/")?;
+    is_root(root).map_err(|errno| FenceError::new(FenceErrorKind::Refused, "leave the old root", errno))
+}
+
+/// Whether this is what paths begin at, and nothing lies above it. A root that was not let go would be found by `..`.
+pub(crate) fn is_root(root: impl AsFd) -> Result<(), Errno> {
+    let root = rustix::fs::fstat(root)?;
+    for path in [c"/", c"/.."] {
+        let found = rustix::fs::stat(path)?;
+        if (found.st_dev, found.st_ino) != (root.st_dev, root.st_ino) {
+            return Err(Errno::PROTO);
+        }
+    }
+    Ok(())
 }

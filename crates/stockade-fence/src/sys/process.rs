@@ -62,22 +62,22 @@ pub(crate) unsafe fn clone_sibling_into(
     /// `CLONE_INTO_CGROUP` of linux/sched.h; the C library's own constant does not fit the type of its other flags.
     const INTO_CGROUP: u64 = 0x2_0000_0000;
     let mut pidfd: libc::c_int = -1;
-    let flags = u64::from((namespaces | libc::CLONE_PARENT | libc::CLONE_PIDFD).cast_unsigned());
+    let mut own_id: libc::c_int = 0;
+    let flags = namespaces | libc::CLONE_PARENT | libc::CLONE_PIDFD | libc::CLONE_CHILD_SETTID;
     let arguments = CloneArguments {
-        flags: flags | INTO_CGROUP,
+        flags: u64::from(flags.cast_unsigned()) | INTO_CGROUP,
         pidfd: std::ptr::from_mut(&mut pidfd).addr() as u64,
+        child_tid: std::ptr::from_mut(&mut own_id).addr() as u64,
         cgroup: u64::try_from(group.as_raw_fd()).map_err(|_| Errno::BADF)?,
         ..CloneArguments::default()
     };
-    // SAFETY: no stack means that the child goes on with a copy of ours; `pidfd` is writable for the kernel, and the
-    // structure has the size that is passed.
+    // SAFETY: no stack means that the child goes on with a copy of ours; `pidfd` and `own_id` are writable for the kernel,
+    // and the structure has the size that is passed.
     let raw = unsafe {
         libc::syscall(libc::SYS_clone3, std::ptr::from_ref(&arguments), size_of::<CloneArguments>())
     };
-    let Some(pid) = i32::try_from(answer(raw)?).ok().and_then(Pid::from_raw) else { return Ok(Side::Child) };
-    // SAFETY: the kernel has just written a descriptor that nothing else owns.
-    let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
-    Ok(Side::Parent((pid, pidfd)))
+    let Some(pid) = parents_side(raw, &raw const own_id)? else { return Ok(Side::Child) };
+    Ok(Side::Parent((pid, told(pidfd)?)))
 }
 
 /// `struct clone_args` of linux/sched.h, in the size that has `cgroup` (Linux 5.7). With `CLONE_PARENT` the signal at its
@@ -113,21 +113,42 @@ pub(crate) unsafe fn clone_child(namespaces: libc::c_int) -> Result<Side<(Pid, O
 /// As [`clone_sibling`]; `flags` must hold CLONE_PIDFD and neither CLONE_VM nor CLONE_THREAD.
 unsafe fn clone(flags: libc::c_int) -> Result<Side<(Pid, OwnedFd)>, Errno> {
     let mut pidfd: libc::c_int = -1;
-    // SAFETY: a null stack means the child goes on with a copy of ours, and `pidfd` is writable for the kernel.
+    let mut own_id: libc::c_int = 0;
+    // SAFETY: a null stack means the child goes on with a copy of ours, and both numbers are writable for the kernel.
     let raw = unsafe {
         libc::syscall(
             libc::SYS_clone,
-            i64::from(flags),
+            i64::from(flags | libc::CLONE_CHILD_SETTID),
             0_usize,
             std::ptr::from_mut(&mut pidfd),
-            0_usize,
+            std::ptr::from_mut(&mut own_id),
             0_usize,
         )
     };
-    let Some(pid) = i32::try_from(answer(raw)?).ok().and_then(Pid::from_raw) else { return Ok(Side::Child) };
+    let Some(pid) = parents_side(raw, &raw const own_id)? else { return Ok(Side::Child) };
+    Ok(Side::Parent((pid, told(pidfd)?)))
+}
+
+/// The child's id after a clone with `CLONE_CHILD_SETTID`; `None`: this is the child, which the kernel has told its own id.
+/// Somebody who only says "0" (a filter in place of the kernel) has made no child, and the parent would go on as one.
+pub(crate) fn parents_side(raw: i64, own_id: *const libc::c_int) -> Result<Option<Pid>, Errno> {
+    let pid = i32::try_from(answer(raw)?).map_err(|_| Errno::PROTO)?;
+    if let Some(pid) = Pid::from_raw(pid) {
+        return Ok(Some(pid));
+    }
+    // SAFETY: the callers pass a pointer to a number of their own, which the kernel may have written behind the compiler's
+    // back.
+    let told = unsafe { own_id.read_volatile() };
+    if told == 0 { Err(Errno::PROTO) } else { Ok(None) }
+}
+
+/// The descriptor that a clone has written.
+fn told(pidfd: libc::c_int) -> Result<OwnedFd, Errno> {
+    if pidfd < 0 {
+        return Err(Errno::PROTO);
+    }
     // SAFETY: the kernel has just written a descriptor that nothing else owns.
-    let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
-    Ok(Side::Parent((pid, pidfd)))
+    Ok(unsafe { OwnedFd::from_raw_fd(pidfd) })
 }
 
 /// Ends this process without running destructors or handlers of the parent's copy.
