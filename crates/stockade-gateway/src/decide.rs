@@ -1,6 +1,7 @@
 //! What becomes of a request: a pure function of policy, method, path and body.
 
 mod body;
+mod input;
 mod tool;
 mod toolset;
 

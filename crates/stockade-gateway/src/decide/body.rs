@@ -10,12 +10,16 @@ use serde::{
     de::{Error, IgnoredAny, MapAccess, Visitor},
 };
 
-use super::tool::{Named, Tool};
+use super::{
+    input::Input,
+    tool::{Named, Tool},
+};
 
 /// The keys that decide, whatever their capitals.
-const DECIDING_KEYS: [&str; 9] = [
+const DECIDING_KEYS: [&str; 10] = [
     "model",
     "tools",
+    "input",
     "functions",
     "mcp_servers",
     "prompt",
@@ -86,6 +90,12 @@ impl<'de> Visitor<'de> for AskedVisitor {
                 "model" => asked.model = map.next_value()?,
                 "tools" => {
                     for tool in map.next_value::<Option<Vec<Tool>>>()?.unwrap_or_default() {
+                        asked.tools.extend(tool.into_names().map_err(A::Error::custom)?);
+                    }
+                }
+                // Responses: an item of the conversation may offer tools as well.
+                "input" => {
+                    for tool in map.next_value::<Input>()?.tools {
                         asked.tools.extend(tool.into_names().map_err(A::Error::custom)?);
                     }
                 }

@@ -7,7 +7,11 @@ use super::{CREATED, CallForm, Naming, Offered, Stream, Words, arguments, list, 
 use crate::scenario::{Completion, Finish, ToolCall, Usage};
 
 pub(super) fn tools(body: &Value) -> Vec<Offered> {
-    list(body, "tools").iter().flat_map(offered).collect()
+    let input = list(body, "input").iter();
+    // Tools may stand in the conversation, too.
+    let added = input.filter(|item| text_at(item, "type") == Some("additional_tools"));
+    let added = added.flat_map(|item| list(item, "tools"));
+    list(body, "tools").iter().chain(added).flat_map(offered).collect()
 }
 
 /// The tools behind one entry: a group holds several, a tool of the endpoint itself has a type only.

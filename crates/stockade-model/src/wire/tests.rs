@@ -129,6 +129,9 @@ fn a_response_request_is_understood() {
     assert_eq!(names(&asked), ["update_plan", "apply_patch", "local_shell", "web_search", "mcp/echo"]);
     assert_eq!((asked.class, asked.answered), (RequestClass::Main, 2));
     assert_eq!(Api::Responses.read(&json!({"input": "go"})).answered, 0);
+    let inner = json!([{"type": "namespace", "name": "functions", "tools": [{"type": "custom", "name": "exec"}]}]);
+    let asked = Api::Responses.read(&json!({"input": [{"type": "additional_tools", "tools": inner}]}));
+    assert_eq!(names(&asked), ["functions/exec"]);
 }
 
 #[test]
