@@ -9,6 +9,7 @@ use std::{
 };
 
 use serde_json::{Value, json};
+use stockade_model::RequestSeen;
 
 use crate::{World, world};
 
@@ -95,15 +96,8 @@ impl ScriptedModel {
         let next = requests.iter().find(|r| r["class"] == "main" && r["step"] == step + 1);
         let next =
             next.unwrap_or_else(|| panic!("the conversation ended before step {}: {requests:#?}", step + 1));
-        let messages = next["body"]["messages"].as_array().unwrap();
-        let told = messages.iter().rev().find(|m| m["role"] == "tool").expect("a tool result");
-        match &told["content"] {
-            Value::String(text) => text.clone(),
-            parts => {
-                let parts = parts.as_array().expect("text or parts").iter();
-                parts.filter_map(|p| p["text"].as_str()).collect::<Vec<_>>().join("\n")
-            }
-        }
+        let seen: RequestSeen = serde_json::from_value(next.clone()).unwrap();
+        seen.tool_results().pop().expect("a tool result")
     }
 
     /// Waits until an answer is held under this name.

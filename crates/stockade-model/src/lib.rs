@@ -18,6 +18,7 @@ mod process;
 mod scenario;
 mod server;
 mod tls;
+mod told;
 mod wire;
 
 pub use client::{ClientError, read_log, release};

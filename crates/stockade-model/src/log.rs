@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::sync::mpsc;
 
-use crate::error::ModelError;
+use crate::{error::ModelError, told};
 
 /// Bodies are left out of the log once it has grown to this many bytes.
 const MAX_BYTES_WITH_BODIES: u64 = 256 * 1024 * 1024;
@@ -70,6 +70,11 @@ pub struct RequestSeen {
 impl RequestSeen {
     /// The longest body that is logged as a whole, in bytes.
     pub const MAX_BODY_BYTES: usize = 8 * 1024 * 1024;
+
+    /// What the request tells the model about the tool calls of its last answer, in their order.
+    pub fn tool_results(&self) -> Vec<String> {
+        self.body.as_ref().map(told::tool_results).unwrap_or_default()
+    }
 }
 
 /// What a request is for.

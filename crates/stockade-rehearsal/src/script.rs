@@ -56,20 +56,30 @@ pub(crate) struct Script {
 }
 
 /// Another provider is one more entry here and four more files.
-const SCRIPTS: &[Script] = &[Script {
-    provider: "grok",
-    read_only: include_str!("../scenarios/grok-read-only.json"),
-    isolated_write: include_str!("../scenarios/grok-isolated-write.json"),
-    probes: include_str!("../scenarios/grok-probes.json"),
-    cancel: include_str!("../scenarios/grok-cancel.json"),
-    // A tool that is not offered is "not found"; one that is offered meets the fence.
-    refusal_words: &[
-        "Tool not found",
-        "Tool `search_replace` not found",
-        "Permission denied",
-        "Read-only file system",
-    ],
-}];
+const SCRIPTS: &[Script] = &[
+    Script {
+        provider: "claude",
+        read_only: include_str!("../scenarios/claude-read-only.json"),
+        isolated_write: include_str!("../scenarios/claude-isolated-write.json"),
+        probes: include_str!("../scenarios/claude-probes.json"),
+        cancel: include_str!("../scenarios/claude-cancel.json"),
+        refusal_words: &["No such tool available: Edit", "No such tool available: Write"],
+    },
+    Script {
+        provider: "grok",
+        read_only: include_str!("../scenarios/grok-read-only.json"),
+        isolated_write: include_str!("../scenarios/grok-isolated-write.json"),
+        probes: include_str!("../scenarios/grok-probes.json"),
+        cancel: include_str!("../scenarios/grok-cancel.json"),
+        // A tool that is not offered is "not found"; one that is offered meets the fence.
+        refusal_words: &[
+            "Tool not found",
+            "Tool `search_replace` not found",
+            "Permission denied",
+            "Read-only file system",
+        ],
+    },
+];
 
 impl Script {
     /// The scenarios of a provider, if there are any.

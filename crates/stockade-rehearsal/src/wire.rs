@@ -49,13 +49,10 @@ impl Wire {
     pub(crate) fn result_of(&self, step: usize) -> Option<ToolResult> {
         let asked = self.turn(step)?;
         let told = self.turn(step.checked_add(1)?)?;
-        let messages = told.body.as_ref()?.get("messages")?.as_array()?;
-        let results = messages.iter().rev().take_while(|message| role(message) != "assistant");
-        let mut texts: Vec<String> = results.filter(|message| role(message) == "tool").map(content).collect();
+        let texts = told.tool_results();
         if texts.is_empty() {
             return None;
         }
-        texts.reverse();
         let elapsed = Duration::from_millis(told.elapsed_ms.saturating_sub(asked.elapsed_ms));
         Some(ToolResult { text: texts.join("\n"), elapsed })
     }
@@ -75,22 +72,6 @@ impl Wire {
 
     fn turn(&self, step: usize) -> Option<&RequestSeen> {
         self.turns().find(|turn| turn.step == Some(step))
-    }
-}
-
-fn role(message: &Value) -> &str {
-    message.get("role").and_then(Value::as_str).unwrap_or_default()
-}
-
-/// A message's content: one text, or a list of parts.
-fn content(message: &Value) -> String {
-    match message.get("content") {
-        Some(Value::String(text)) => text.clone(),
-        Some(Value::Array(parts)) => {
-            let texts = parts.iter().filter_map(|part| part.get("text").and_then(Value::as_str));
-            texts.collect::<Vec<_>>().join("\n")
-        }
-        Some(_) | None => String::new(),
     }
 }
 
