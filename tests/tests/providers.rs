@@ -61,7 +61,7 @@ fn faults() -> Vec<Fault> {
             flags: &["--timeout", "3000ms"],
             ..fault(
                 "slow bytes",
-                json!({ "text": ["a", "b", "c", "d", "e", "f", "g", "h"], "gap": "1s" }),
+                json!({ "text": ["a", "b", "c", "d", "e", "f", "g", "h"], "gapMs": 1000 }),
                 124,
                 "timed-out",
                 "limit-wall",

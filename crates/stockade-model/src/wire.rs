@@ -56,6 +56,8 @@ pub(crate) enum CallForm {
     Grouped(String),
     /// By a custom call, with a text.
     Custom,
+    /// By a custom call that names the group of tools it belongs to.
+    GroupedCustom(String),
     /// By a call of the local shell, with a command.
     LocalShell,
 }

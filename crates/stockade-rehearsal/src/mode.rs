@@ -215,7 +215,7 @@ fn judge_work(
     }
     let whole = Duration::from_millis(played.receipt.elapsed_ms.unwrap_or_default());
     told(judged("served-model", &run::served_model(&played.receipt, &played.wire), whole));
-    told(judged("tool-list", &run::tool_list(played.planned_tools(), &played.wire), whole));
+    told(judged("tool-list", &run::tool_list(&played.planned_tools(), &played.wire), whole));
     told(judged("no-prompt", &run::no_prompt(played), whole));
 }
 

@@ -57,9 +57,14 @@ pub(crate) struct Played {
 
 impl Played {
     /// The tools that the plan lets the conversation offer.
-    pub(crate) fn planned_tools(&self) -> Option<&[String]> {
-        // The first class is the conversation itself.
-        self.plan.as_ref()?.wire.classes.first().map(|class| class.tools.as_slice())
+    pub(crate) fn planned_tools(&self) -> Vec<&[String]> {
+        let classes = self.plan.iter().flat_map(|plan| &plan.wire.classes);
+        // The first class is the conversation itself; where its tools depend on the model it is there again.
+        let name = classes.clone().next().map(|class| class.name.as_str());
+        classes
+            .filter(|class| Some(class.name.as_str()) == name)
+            .map(|class| class.tools.as_slice())
+            .collect()
     }
 }
 

@@ -66,6 +66,15 @@ const SCRIPTS: &[Script] = &[
         refusal_words: &["No such tool available: Edit", "No such tool available: Write"],
     },
     Script {
+        provider: "codex",
+        read_only: include_str!("../scenarios/codex-read-only.json"),
+        isolated_write: include_str!("../scenarios/codex-isolated-write.json"),
+        probes: include_str!("../scenarios/codex-probes.json"),
+        cancel: include_str!("../scenarios/codex-cancel.json"),
+        // Its own sandbox rejects a patch; without it the patch meets the fence.
+        refusal_words: &["patch rejected", "Failed to write file"],
+    },
+    Script {
         provider: "grok",
         read_only: include_str!("../scenarios/grok-read-only.json"),
         isolated_write: include_str!("../scenarios/grok-isolated-write.json"),

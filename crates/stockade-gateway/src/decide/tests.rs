@@ -123,7 +123,9 @@ fn every_kind_of_tool_has_a_name_of_its_own() {
     // Responses: as an item of the conversation.
     let seen = |body: &str| refusal(&format!(r#"{{"model":"m-1",{body}}}"#)).1;
     let item = r#"{"type":"additional_tools","role":"developer","tools":[{"type":"namespace","name":"g","tools":[{"type":"custom","name":"a"}]}]}"#;
-    assert!(seen(&format!(r#""input":[{{"role":"user","content":[]}},{item}]"#)).contains("unexpected: g/a;"));
+    assert!(
+        seen(&format!(r#""input":[{{"role":"user","content":[]}},{item}]"#)).contains("unexpected: g/a;")
+    );
     assert!(seen(&format!(r#""input":[{item}],"tools":[{{"name":"b"}}]"#)).contains("unexpected: b, g/a;"));
     assert!(seen(r#""input":"tools""#).contains("unexpected: none;"));
     assert!(malformed(r#"{"model":"m-1","input":[{"Tools":[]}]}"#).contains("spelled `Tools`"));

@@ -23,12 +23,15 @@ fn offered(tool: &Value) -> Vec<Offered> {
         "custom" => one(CallForm::Custom),
         "local_shell" => one(CallForm::LocalShell),
         "namespace" => {
-            let inner = list(tool, "tools").iter().filter_map(|inner| text_at(inner, "name"));
-            let grouped = |inner: &str| Offered {
-                name: format!("{name}/{inner}"),
-                call: CallForm::Grouped(name.to_owned()),
+            let group = name.to_owned();
+            let grouped = |inner: &Value| {
+                let call = match text_at(inner, "type") {
+                    Some("custom") => CallForm::GroupedCustom(group.clone()),
+                    _ => CallForm::Grouped(group.clone()),
+                };
+                Some(Offered { name: format!("{group}/{}", text_at(inner, "name")?), call })
             };
-            inner.map(grouped).collect()
+            list(tool, "tools").iter().filter_map(grouped).collect()
         }
         _ => one(CallForm::Function),
     }
@@ -143,31 +146,41 @@ fn usage_object(usage: &Usage) -> Value {
 fn call_item(naming: &Naming, index: usize, call: &ToolCall) -> Value {
     let step = naming.step;
     let call_id = format!("call_{step}_{index}");
-    let function = |name: &str, group: Option<&str>| {
-        let mut item = json!({
+    let function = |name: &str| {
+        json!({
             "type": "function_call", "id": format!("fc_{step}_{index}"), "call_id": call_id,
             "name": name, "arguments": arguments(call), "status": "completed",
-        });
-        if let (Some(group), Some(members)) = (group, item.as_object_mut()) {
-            members.insert("namespace".to_owned(), json!(group));
-        }
-        item
+        })
+    };
+    let custom = |name: &str| {
+        json!({
+            "type": "custom_tool_call", "id": format!("ctc_{step}_{index}"), "call_id": call_id,
+            "name": name, "input": arguments(call), "status": "completed",
+        })
     };
     match naming.form_of(call) {
-        CallForm::Function => function(&call.name, None),
-        CallForm::Grouped(group) => {
-            let name = call.name.strip_prefix(&group).and_then(|rest| rest.strip_prefix('/'));
-            function(name.unwrap_or(&call.name), Some(&group))
-        }
-        CallForm::Custom => json!({
-            "type": "custom_tool_call", "id": format!("ctc_{step}_{index}"), "call_id": call_id,
-            "name": call.name, "input": arguments(call), "status": "completed",
-        }),
+        CallForm::Function => function(&call.name),
+        CallForm::Grouped(group) => grouped(function(bare(&call.name, &group)), &group),
+        CallForm::Custom => custom(&call.name),
+        CallForm::GroupedCustom(group) => grouped(custom(bare(&call.name, &group)), &group),
         CallForm::LocalShell => json!({
             "type": "local_shell_call", "id": format!("lsc_{step}_{index}"), "call_id": call_id,
             "action": call.arguments, "status": "completed",
         }),
     }
+}
+
+/// The name of a tool within its group.
+fn bare<'n>(name: &'n str, group: &str) -> &'n str {
+    name.strip_prefix(group).and_then(|rest| rest.strip_prefix('/')).unwrap_or(name)
+}
+
+/// A call that names the group of its tool.
+fn grouped(mut item: Value, group: &str) -> Value {
+    if let Some(members) = item.as_object_mut() {
+        members.insert("namespace".to_owned(), json!(group));
+    }
+    item
 }
 
 /// The two kinds of items that come in pieces.

@@ -129,7 +129,8 @@ fn a_response_request_is_understood() {
     assert_eq!(names(&asked), ["update_plan", "apply_patch", "local_shell", "web_search", "mcp/echo"]);
     assert_eq!((asked.class, asked.answered), (RequestClass::Main, 2));
     assert_eq!(Api::Responses.read(&json!({"input": "go"})).answered, 0);
-    let inner = json!([{"type": "namespace", "name": "functions", "tools": [{"type": "custom", "name": "exec"}]}]);
+    let inner =
+        json!([{"type": "namespace", "name": "functions", "tools": [{"type": "custom", "name": "exec"}]}]);
     let asked = Api::Responses.read(&json!({"input": [{"type": "additional_tools", "tools": inner}]}));
     assert_eq!(names(&asked), ["functions/exec"]);
 }
@@ -296,13 +297,16 @@ fn a_response_calls_each_tool_as_it_was_offered() {
     let offer = json!({"tools": [
         {"type": "custom", "name": "apply_patch"}, {"type": "local_shell"},
         {"type": "namespace", "name": "mcp", "tools": [{"type": "function", "name": "echo"}]},
-    ]});
+    ], "input": [{"type": "additional_tools", "tools": [
+        {"type": "namespace", "name": "functions", "tools": [{"type": "custom", "name": "exec"}]},
+    ]}]});
     let call = |name: &str, arguments| ToolCall { name: name.to_owned(), arguments };
     let completion = Completion {
         tools: vec![
             call("apply_patch", json!("*** Begin Patch")),
             call("local_shell", json!({"type": "exec", "command": ["ls"]})),
             call("mcp/echo", json!({"text": "x"})),
+            call("functions/exec", json!("text(1)")),
         ],
         ..Completion::default()
     };
@@ -314,6 +318,8 @@ fn a_response_calls_each_tool_as_it_was_offered() {
          "action": {"type": "exec", "command": ["ls"]}, "status": "completed"},
         {"type": "function_call", "id": "fc_2_2", "call_id": "call_2_2", "name": "echo", "namespace": "mcp",
          "arguments": "{\"text\":\"x\"}", "status": "completed"},
+        {"type": "custom_tool_call", "id": "ctc_2_3", "call_id": "call_2_3", "name": "exec", "namespace": "functions",
+         "input": "text(1)", "status": "completed"},
     ]);
     assert_eq!(whole["output"], expected);
 }

@@ -59,18 +59,20 @@ pub(crate) fn served_model(receipt: &Receipt, wire: &Wire) -> Verdict {
     if right { Ok(told) } else { Err(told) }
 }
 
-/// Every request of the conversation offered the planned tools and no others.
-pub(crate) fn tool_list(planned: Option<&[String]>, wire: &Wire) -> Verdict {
-    let Some(planned) = planned else { return Err("no plan was made".to_owned()) };
-    let planned: BTreeSet<&str> = planned.iter().map(String::as_str).collect();
+/// Every request of the conversation offered the same tools, which are those of one of the planned sets.
+pub(crate) fn tool_list(planned: &[&[String]], wire: &Wire) -> Verdict {
+    let planned: Vec<BTreeSet<&str>> =
+        planned.iter().map(|tools| tools.iter().map(String::as_str).collect()).collect();
+    let Some(first) = planned.first() else { return Err("no plan was made".to_owned()) };
     let list = |tools: &BTreeSet<&str>| tools.iter().copied().collect::<Vec<_>>().join(", ");
     let offered = wire.offered();
-    if offered.is_empty() {
+    let Some(seen) = offered.first() else {
         return Err("no request of the conversation was seen on the wire".to_owned());
-    }
-    match offered.iter().find(|tools| **tools != planned) {
-        Some(other) => Err(format!("planned {}; on the wire {}", list(&planned), list(other))),
-        None => Ok(format!("{} on the wire, as planned", list(&planned))),
+    };
+    let planned = planned.iter().find(|tools| *tools == seen).unwrap_or(first);
+    match offered.iter().find(|tools| *tools != planned) {
+        Some(other) => Err(format!("planned {}; on the wire {}", list(planned), list(other))),
+        None => Ok(format!("{} on the wire, as planned", list(planned))),
     }
 }
 

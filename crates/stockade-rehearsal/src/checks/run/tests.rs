@@ -58,17 +58,22 @@ fn the_tool_list_is_compared_as_a_set_in_every_request() {
     let good = conversation(&["a".to_owned()]);
     let planned = [TOOLS[1], TOOLS[0]].map(str::to_owned);
     let evidence = "read_file, run_terminal_command on the wire, as planned";
-    assert_eq!(tool_list(Some(&planned[..]), &wire(good.clone())), Ok(evidence.to_owned()));
+    assert_eq!(tool_list(&[&planned], &wire(good.clone())), Ok(evidence.to_owned()));
 
     let mut more = good.clone();
     more[1].tools.push("search_replace".to_owned());
     let evidence = "planned read_file, run_terminal_command; on the wire read_file, run_terminal_command, search_replace";
-    assert_eq!(tool_list(Some(&planned[..]), &wire(more)), Err(evidence.to_owned()));
+    assert_eq!(tool_list(&[&planned], &wire(more)), Err(evidence.to_owned()));
     let mut fewer = good.clone();
     fewer[0].tools.pop();
-    assert!(tool_list(Some(&planned[..]), &wire(fewer)).is_err());
-    assert!(tool_list(Some(&planned[..]), &wire(Vec::new())).is_err());
-    assert!(tool_list(None, &wire(good)).is_err());
+    assert!(tool_list(&[&planned], &wire(fewer)).is_err());
+    assert!(tool_list(&[&planned], &wire(Vec::new())).is_err());
+    assert!(tool_list(&[], &wire(good.clone())).is_err());
+    let another = ["exec".to_owned()];
+    assert!(tool_list(&[&another, &planned], &wire(good.clone())).is_ok(), "they depend on the model");
+    let mut both = good;
+    both[1].tools = another.to_vec();
+    assert!(tool_list(&[&another, &planned], &wire(both)).is_err(), "but not on the request");
 }
 
 #[test]
