@@ -151,3 +151,14 @@ fn codex_ends_every_fault_by_its_name() {
 fn codex_ends_three_of_them_in_isolated_write() {
     play_samples("codex");
 }
+
+#[test]
+fn claude_ends_every_fault_by_its_name() {
+    play("claude");
+    play_refused("claude");
+}
+
+#[test]
+fn claude_ends_three_of_them_in_isolated_write() {
+    play_samples("claude");
+}

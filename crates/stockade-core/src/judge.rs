@@ -117,6 +117,9 @@ pub struct ModelIdentity {
     pub source: String,
     /// Models that requests named on the wire, in order of appearance.
     pub requested_seen: Vec<String>,
+    /// Efforts that requests named on the wire, in order of appearance: an agent may send another than it was told.
+    #[serde(default)]
+    pub efforts_seen: Vec<String>,
     /// Models that answers named on the wire (or, without a wire, that the agent reported).
     pub served: Vec<String>,
     /// What that rests on.

@@ -194,6 +194,9 @@ pub struct PlannedSandbox {
     /// The argv that tells inside the fence whether it works there; empty: it is not asked.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub probe: Vec<String>,
+    /// What it leaves in the workspace, relative to it, and what is removed at the end.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub residue: Vec<String>,
 }
 
 /// What a mount shows.

@@ -242,6 +242,10 @@ pub struct OwnSandbox {
     /// The same for isolated-write.
     #[serde(default)]
     pub isolated_write_probe: Vec<String>,
+    /// What it leaves in the workspace, relative to it. With any it is not kept in read-only; in isolated-write what was
+    /// not there before is removed at the end.
+    #[serde(default)]
+    pub residue: Vec<String>,
 }
 
 /// Something that a provider's sandbox needs of the host.
@@ -252,6 +256,8 @@ pub enum SandboxNeed {
     Bubblewrap,
     /// Landlock in the kernel.
     Landlock,
+    /// The program `socat` on PATH.
+    Socat,
     /// A fence that lets it make namespaces inside.
     Nesting,
 }

@@ -175,6 +175,9 @@ pub struct Survey {
     pub rungs: Vec<RungTrial>,
     /// bubblewrap.
     pub bubblewrap: BubblewrapFacts,
+    /// The first `socat` on PATH, which a provider's own sandbox may need.
+    #[serde(default)]
+    pub socat: Option<PathBuf>,
     /// Somebody else's fence.
     pub outer: OuterFence,
     /// Control groups.

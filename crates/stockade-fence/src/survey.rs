@@ -19,6 +19,7 @@ mod host;
 mod interception;
 mod landlock;
 mod namespaces;
+mod programs;
 mod rungs;
 mod seccomp;
 mod steps;
@@ -106,6 +107,7 @@ impl Measuring {
             seccomp_refused,
             rungs,
             bubblewrap,
+            socat: programs::first("socat", self.request.path.as_deref()),
             cgroups: cgroups::find(),
             lsm: host::lsm(),
         }

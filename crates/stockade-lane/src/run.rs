@@ -25,7 +25,7 @@ use stockade_fence::{
 };
 use stockade_gateway::{Credential, Egress, Gateway, ModelPolicy, Upstream};
 use stockade_journal::{
-    RunDir, State, Stream, walk,
+    Residue, RunDir, State, Stream, walk,
     workspace_lock::{WorkspaceLock, Writer},
 };
 use stockade_providers::SessionLog;
@@ -196,8 +196,12 @@ async fn carry_out(
         None => None,
     };
     let git = stage.as_ref().map(Stage::paths);
+    let made = plan.mounts.iter().any(|m| m.source == MountSource::MadeWorktree);
+    let written = git.filter(|_| made).map_or(plan.cwd.as_path(), |git| git.tree).to_owned();
+    let residue = Residue::look_for(&written, &plan.provider_sandbox.residue);
     let ended =
         with_home(request, admitted, &plan, &survey, git, begun, state, recorder, stops, clock, facts).await;
+    swept(recorder, &residue, &written);
     match stage {
         Some(stage) if facts.process_started => {
             if let Some(exported) = Box::pin(stage.finish(&plan, &survey, stops)).await {
@@ -218,6 +222,25 @@ async fn carry_out(
         }
     }
     ended
+}
+
+/// Removes what a sandbox of the provider's left among the files that the agent wrote.
+fn swept(recorder: &mut Recorder<'_>, residue: &Residue, written: &Path) {
+    match residue.remove(written) {
+        Ok(removed) if removed.is_empty() => {}
+        Ok(removed) => {
+            let names: Vec<_> = removed.iter().map(|path| format!("`{}`", path.display())).collect();
+            let text = format!(
+                "removed what the provider's own sandbox left in the workspace: {}",
+                names.join(", ")
+            );
+            note(recorder, "sandbox-residue", text);
+        }
+        Err(e) => {
+            let text = format!("what the provider's own sandbox left in the workspace was not removed: {e}");
+            note(recorder, "sandbox-residue-left", text);
+        }
+    }
 }
 
 /// Takes the lock of a folder whose own files are written.

@@ -29,6 +29,8 @@ pub(super) struct Fold {
     /// Whether the executable is one that somebody vouches for.
     pub(super) is_pinned: bool,
     pub(super) served_as: Vec<String>,
+    /// The effort that was ordered.
+    pub(super) effort: Option<String>,
     pub(super) identity: ModelIdentity,
     /// Text since the last tool call: the answer if the result does not repeat it.
     pub(super) text: String,
@@ -90,10 +92,12 @@ impl Fold {
             is_pinned: plan.executable.pin != crate::order::PinKind::Unpinned,
             main_class: plan.wire.classes.first().map(|c| c.name.clone()).unwrap_or_default(),
             served_as: plan.model.served_as.clone(),
+            effort: plan.effort.clone(),
             identity: ModelIdentity {
                 asked: plan.model.asked.clone(),
                 source: plan.model.source.clone(),
                 requested_seen: Vec::new(),
+                efforts_seen: Vec::new(),
                 served: Vec::new(),
                 evidence: ModelEvidence::None,
                 per_turn: BTreeMap::new(),
@@ -170,11 +174,18 @@ impl Fold {
                 }
                 None
             }
-            EventKind::ModelRequest { request, class, model, .. } => {
+            EventKind::ModelRequest { request, class, model, effort, .. } => {
                 self.model_requests += 1;
                 self.last_request = self.last_request.max(*request);
-                if let Some(m) = model.as_ref().filter(|_| *class == self.main_class) {
-                    Self::remember(&mut self.identity.requested_seen, m);
+                if *class == self.main_class {
+                    for (seen, list) in [
+                        (model, &mut self.identity.requested_seen),
+                        (effort, &mut self.identity.efforts_seen),
+                    ] {
+                        if let Some(seen) = seen {
+                            Self::remember(list, seen);
+                        }
+                    }
                 }
                 None
             }

@@ -60,6 +60,11 @@ pub(super) fn ending(
     if answer.cut {
         notes.push("the answer was too long to be kept whole here; the transcript has all of it".to_owned());
     }
+    if let Some(ordered) = &fold.effort
+        && let Some(sent) = fold.identity.efforts_seen.iter().find(|sent| *sent != ordered)
+    {
+        notes.push(format!("the effort `{ordered}` was ordered and `{sent}` was sent on the wire"));
+    }
     if !changes.complete {
         notes.push("the workspace was too large to be walked whole; changes are incomplete".to_owned());
     }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 use super::{
     LaunchPlan, LoadedProfile, Mount, MountSource, PlannedClass, PlannedEndpoint, PlannedExecutable,
     PlannedIdentity, PlannedModel, PlannedPrompt, PlannedSandbox, PlannedWire, ProfileFacts, limits,
-    rungs::Footing,
+    own_sandbox, rungs::Footing,
 };
 use crate::{
     git,
@@ -152,6 +152,11 @@ pub(super) fn assemble(
             choice: order.provider_sandbox,
             source: order.provider_sandbox_source.clone(),
             probe,
+            residue: if own_sandbox::is_kept(order, profile) {
+                profile.sandbox.residue.clone()
+            } else {
+                Vec::new()
+            },
         },
         git: order.workspace.git.clone(),
         mounts: mounts(order),

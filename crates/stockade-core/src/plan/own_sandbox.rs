@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::{refusals::errno_text, rungs};
 use crate::{
-    mode::ProviderSandbox,
+    mode::{AccessMode, ProviderSandbox},
     order::{Order, base_environment},
     profile::{Profile, SandboxNeed},
     status::{Boundary, Cause, Refusal, Status},
@@ -38,9 +38,38 @@ pub(super) fn missing(order: &Order, survey: &Survey, profile: &Profile) -> Vec<
         .filter_map(|need| match need {
             SandboxNeed::Landlock => landlock(survey),
             SandboxNeed::Bubblewrap => bubblewrap(&survey.bubblewrap),
+            SandboxNeed::Socat => socat(survey.socat.as_deref()),
             SandboxNeed::Nesting => nesting(order, survey),
         })
+        .chain(leaves_nothing(order, profile))
         .collect()
+}
+
+/// A sandbox that writes into the workspace is not one for a workspace that nothing is to change in.
+fn leaves_nothing(order: &Order, profile: &Profile) -> Option<Missing> {
+    let first = profile.sandbox.residue.first().filter(|_| order.mode == AccessMode::ReadOnly)?;
+    let refused = Refused { step: "mode read-only".to_owned(), errno: 0, errno_name: String::new() };
+    Some(Missing {
+        refused,
+        text: format!("a way to work read-only: it leaves files in the workspace, such as `{first}`"),
+        remedy: "run with `--mode isolated-write`".to_owned(),
+    })
+}
+
+fn socat(found: Option<&Path>) -> Option<Missing> {
+    let absent = |step: &str| Refused { step: step.to_owned(), errno: 2, errno_name: "ENOENT".to_owned() };
+    let Some(path) = found else {
+        return Some(Missing {
+            refused: absent("find socat on PATH"),
+            text: "socat: no `socat` on PATH".to_owned(),
+            remedy: "install socat".to_owned(),
+        });
+    };
+    (!is_on_inner_path(path)).then(|| Missing {
+        refused: absent("find socat inside the fence"),
+        text: format!("socat: `{}`, the first on PATH, is in no folder of the system", path.display()),
+        remedy: "put the folder of a system-wide socat first on `PATH`".to_owned(),
+    })
 }
 
 fn landlock(survey: &Survey) -> Option<Missing> {

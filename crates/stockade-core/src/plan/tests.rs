@@ -414,3 +414,21 @@ fn a_profile_with_a_typo_is_refused_before_it_reaches_an_argv() {
     assert_eq!((refusal.status, refusal.exit_code()), (None, 64));
     assert!(refusal.cause.message.contains("{modle}"), "{}", refusal.cause.message);
 }
+
+#[test]
+fn a_sandbox_that_leaves_files_is_kept_only_where_the_workspace_may_change() {
+    let mut loaded = profile();
+    loaded.profile.sandbox.residue = vec![".sandbox/left".to_owned()];
+    let keep = |mode| {
+        let order = Order { mode, provider_sandbox: ProviderSandbox::Keep, ..order() };
+        plan(&order, &pin(), &hosts::plain(), &loaded)
+    };
+    let refusal = keep(AccessMode::ReadOnly).unwrap_err();
+    assert_eq!(refusal.status, Some(Status::SandboxUnavailable));
+    assert_eq!(refusal.cause.code, "provider-sandbox-unavailable");
+    assert!(refusal.cause.evidence.iter().any(|e| e.contains("`.sandbox/left`")), "{:?}", refusal.cause);
+    let planned = keep(AccessMode::IsolatedWrite).unwrap();
+    assert_eq!(planned.provider_sandbox.residue, [".sandbox/left"]);
+    let replaced = plan(&order(), &pin(), &hosts::plain(), &loaded).unwrap();
+    assert_eq!(replaced.provider_sandbox.residue, [""; 0]);
+}

@@ -10,10 +10,9 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
-use rustix::fs::Access;
 use stockade_core::survey::{BubblewrapFacts, CallerFacts, Refused, Rung};
 
-use super::refused;
+use super::{programs, refused};
 use crate::fence::Fence;
 use crate::spec::{FenceNetwork, FenceSpec, Identity, OwnBinary};
 use crate::sys::trusted;
@@ -21,20 +20,14 @@ use crate::sys::trusted;
 /// How long it may take to say its version, and to end.
 const LIMIT: Duration = Duration::from_secs(2);
 
-/// Finds the first executable file `bwrap` in the absolute folders of `path`.
-///
-/// Relative and empty entries name the current folder, which may be a workspace: they are passed over.
+/// Finds `bwrap`.
 pub(super) fn look_up(path: Option<&OsStr>) -> BubblewrapFacts {
-    let folders = path.into_iter().flat_map(std::env::split_paths).filter(|folder| folder.is_absolute());
-    for candidate in folders.map(|folder| folder.join("bwrap")) {
-        let Ok(metadata) = std::fs::metadata(&candidate) else { continue };
-        if metadata.is_file() && rustix::fs::access(&candidate, Access::EXEC_OK).is_ok() {
-            let setuid = metadata.mode() & libc::S_ISUID != 0;
-            let untrusted = trusted::path_of(&candidate).err().map(|distrust| distrust.text());
-            return BubblewrapFacts { path: Some(candidate), setuid, untrusted, version: None };
-        }
-    }
-    BubblewrapFacts { path: None, setuid: false, untrusted: None, version: None }
+    let Some(found) = programs::first("bwrap", path) else {
+        return BubblewrapFacts { path: None, setuid: false, untrusted: None, version: None };
+    };
+    let setuid = std::fs::metadata(&found).is_ok_and(|metadata| metadata.mode() & libc::S_ISUID != 0);
+    let untrusted = trusted::path_of(&found).err().map(|distrust| distrust.text());
+    BubblewrapFacts { path: Some(found), setuid, untrusted, version: None }
 }
 
 /// Builds a whole fence through it, with nothing in it. Asks for its version on the way.

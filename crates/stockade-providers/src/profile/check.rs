@@ -276,6 +276,10 @@ fn sandbox(s: &OwnSandbox) -> Checked {
             no_nul(argument, &path.clone().index(at))?;
         }
     }
+    require(s.name.is_some() || s.residue.is_empty(), "sandbox.residue", "is left without a sandbox")?;
+    for (at, path) in s.residue.iter().enumerate() {
+        relative(path, &Path::of("sandbox.residue").index(at))?;
+    }
     Ok(())
 }
 

@@ -188,3 +188,86 @@ fn grok_has_the_wire_and_the_needs_that_were_measured() {
     assert_eq!(p.wire.classes[1].tools(AccessMode::ReadOnly), ["session_title"]);
     assert_eq!(p.wire.stop_header, Some(("x-should-retry".to_owned(), "false".to_owned())));
 }
+
+#[test]
+fn claude_is_started_with_exactly_these_arguments() {
+    let p = find("claude").unwrap().load().unwrap().profile;
+    let l = &p.launch;
+    let common = [
+        "--print",
+        "--input-format",
+        "text",
+        "--output-format",
+        "stream-json",
+        "--verbose",
+        "--model",
+        "{model}",
+        "--session-id",
+        "{session}",
+        "--no-session-persistence",
+        "--setting-sources",
+        "",
+        "--safe-mode",
+        "--strict-mcp-config",
+        "--disable-slash-commands",
+        "--permission-mode",
+        "bypassPermissions",
+        "--permission-prompts",
+        "none",
+    ];
+    assert_eq!(l.argv, common);
+    assert_eq!(l.read_only_argv, ["--tools", "Bash,Glob,Grep,Read"]);
+    assert_eq!(l.isolated_write_argv, ["--tools", "Bash,Edit,Glob,Grep,Read,Write"]);
+    assert_eq!(l.keep_isolated_write_argv, ["--settings", "{home}/.claude/sandbox.json"]);
+    assert_eq!(l.replace_argv, [""; 0]);
+    assert_eq!(l.effort_argv, ["--effort", "{effort}"]);
+    assert_eq!(l.instructions_argv, ["--append-system-prompt-file", "{instructions_file}"]);
+    assert_eq!(l.prompt, PromptDelivery::Stdin);
+    for mode in AccessMode::ALL {
+        let argv = match mode {
+            AccessMode::ReadOnly => &l.read_only_argv,
+            AccessMode::IsolatedWrite => &l.isolated_write_argv,
+        };
+        assert_eq!(argv[1].split(',').collect::<Vec<_>>(), p.wire.classes[0].tools(mode), "as on the wire");
+    }
+}
+
+#[test]
+fn claude_is_silent_unconfigured_and_never_root() {
+    let p = find("claude").unwrap().load().unwrap().profile;
+    let env = &p.launch.env;
+    for name in [
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC",
+        "DISABLE_AUTOUPDATER",
+        "CLAUDE_CODE_DISABLE_BACKGROUND_TASKS",
+        "CLAUDE_CODE_DISABLE_CLAUDE_MDS",
+        "CLAUDE_CODE_DISABLE_AUTO_MEMORY",
+        "CLAUDE_CODE_NO_MODEL_FALLBACK",
+        "CLAUDE_CODE_DISABLE_REFUSAL_FALLBACK",
+    ] {
+        assert_eq!(env[name], "1", "{name}");
+    }
+    assert_eq!(
+        (env["ANTHROPIC_BASE_URL"].as_str(), env["ANTHROPIC_API_KEY"].as_str()),
+        ("{base_origin}", "{placeholder_key}")
+    );
+    for name in [
+        "IS_SANDBOX",
+        "CLAUDE_CODE_BUBBLEWRAP",
+        "CLAUDE_CODE_EFFORT_LEVEL",
+        "CLAUDE_CODE_SUBPROCESS_ENV_SCRUB",
+    ] {
+        assert!(!env.contains_key(name), "{name}");
+    }
+    let file = p.home_files.iter().find(|file| file.path == ".claude/sandbox.json").unwrap();
+    let settings = template::fill(&file.content, &BTreeMap::new()).unwrap();
+    let settings: serde_json::Value = serde_json::from_str(&settings).unwrap();
+    assert_eq!(settings["sandbox"]["failIfUnavailable"], true);
+    assert_eq!(settings["sandbox"]["allowUnsandboxedCommands"], false);
+    assert_eq!(p.sandbox.needs, [SandboxNeed::Bubblewrap, SandboxNeed::Socat, SandboxNeed::Nesting]);
+    assert_eq!(p.sandbox.residue, [".claude/.cc-writes"]);
+    assert_eq!(
+        (p.stop.signals.as_slice(), p.stop.grace_ms),
+        (["INT", "TERM"].map(str::to_owned).as_slice(), 2500)
+    );
+}

@@ -140,6 +140,7 @@ pub(crate) fn receipt() -> Receipt {
             asked: MODEL.to_owned(),
             source: "profile-default".to_owned(),
             requested_seen: vec![MODEL.to_owned()],
+            efforts_seen: Vec::new(),
             served: vec![MODEL.to_owned()],
             evidence: ModelEvidence::Wire,
             per_turn: BTreeMap::new(),

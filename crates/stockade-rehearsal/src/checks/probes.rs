@@ -28,6 +28,12 @@ enum Between {
     AgentsSandbox,
 }
 
+/// What says nothing about the fence where a sandbox of the agent's lies between: in a user namespace of its own a tool has
+/// the capabilities over that namespace (what they are good for is tried by the probes of namespaces and mounts), and
+/// where its parent lies outside, it cannot come to a terminal of its own.
+const OF_THE_SANDBOX: [(&str, Observed); 3] =
+    [("P02", Observed::Allowed), ("P12", Observed::Broken), ("P13", Observed::Broken)];
+
 impl Between {
     const fn on(rung: Rung) -> Self {
         if rung.nests() { Self::AgentsSandbox } else { Self::Nothing }
@@ -37,7 +43,11 @@ impl Between {
         let denied = matches!(seen, Observed::Denied(_) | Observed::KilledBySeccomp);
         match self {
             Self::Nothing => probe.is_met_in(&setting, seen),
-            Self::AgentsSandbox => denied || probe.is_met_in(&setting, seen),
+            Self::AgentsSandbox => {
+                denied
+                    || probe.is_met_in(&setting, seen)
+                    || OF_THE_SANDBOX.iter().any(|(id, of_it)| *id == probe.id && of_it == seen)
+            }
         }
     }
 }

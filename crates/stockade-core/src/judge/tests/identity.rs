@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::script::{Answer, GOOD, Run, assert_ends, code, http, run};
+use super::script::{Answer, GOOD, Run, assert_ends, code, http, run, run_with_effort};
 use crate::{
     event::{EventKind, Usage},
     judge::{Ending, ModelEvidence},
@@ -97,4 +97,20 @@ fn a_second_model_in_the_usage_block_is_a_mismatch_too() {
 fn nothing_reported_is_never_evidence() {
     let ending = run().succeeds("done").finish(code(0));
     assert_eq!(evidence(&ending), (ModelEvidence::PinnedArgv, Vec::new()));
+}
+
+#[test]
+fn the_effort_on_the_wire_is_kept_and_told_where_it_is_not_the_one_ordered() {
+    let ending = run_with_effort("xhigh")
+        .asks_with("title", Some("low"))
+        .asks_with("turn", Some("high"))
+        .answers(0, &GOOD)
+        .succeeds("done")
+        .finish(code(0));
+    assert_ends("other effort", &ending, Status::Complete, "");
+    assert_eq!(ending.model.efforts_seen, ["high"]);
+    let note = "the effort `xhigh` was ordered and `high` was sent on the wire";
+    assert!(ending.notes.iter().any(|n| n == note), "{:?}", ending.notes);
+    let same = run_with_effort("high").asks_with("turn", Some("high")).answers(0, &GOOD).succeeds("done");
+    assert_eq!(same.finish(code(0)).notes, [""; 0]);
 }

@@ -104,6 +104,13 @@ pub(super) fn run() -> Run {
     run_of(&sample_plan())
 }
 
+/// A run that was ordered with an effort, started.
+pub(super) fn run_with_effort(effort: &str) -> Run {
+    let mut plan = sample_plan();
+    plan.effort = Some(effort.to_owned());
+    run_of(&plan)
+}
+
 /// A run of an executable that the caller named, started.
 pub(super) fn run_unpinned() -> Run {
     let mut plan = sample_plan();
@@ -149,7 +156,12 @@ impl Run {
     }
 
     /// The agent asks the model, without an answer yet.
-    pub(super) fn asks(mut self, class: &str) -> Self {
+    pub(super) fn asks(self, class: &str) -> Self {
+        self.asks_with(class, None)
+    }
+
+    /// The same, with an effort.
+    pub(super) fn asks_with(mut self, class: &str, effort: Option<&str>) -> Self {
         self.request += 1;
         let request = self.request;
         self.gateway(EventKind::ModelRequest {
@@ -158,7 +170,7 @@ impl Run {
             model: Some("m-1".to_owned()),
             tools: Vec::new(),
             bytes: 10,
-            effort: None,
+            effort: effort.map(str::to_owned),
         })
     }
 

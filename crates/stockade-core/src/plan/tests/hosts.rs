@@ -51,6 +51,7 @@ pub(super) fn plain() -> Survey {
         seccomp_refused: None,
         rungs: trials(None, None),
         bubblewrap: bubblewrap(Some("/usr/bin/bwrap"), Some("0.8.0")),
+        socat: Some(PathBuf::from("/usr/bin/socat")),
         outer: OuterFence::default(),
         cgroups: no_groups("access(/sys/fs/cgroup)", 13, "EACCES"),
         lsm: Some("lockdown,capability,landlock,yama,apparmor".to_owned()),

@@ -96,3 +96,14 @@ fn a_change_outside_a_tree_that_lives_and_a_run_without_result_fail() {
     let none = wire(conversation(&[]));
     assert!(like_the_table(&Probes { wire: &none, ..probes }).is_err());
 }
+
+#[test]
+fn what_a_sandbox_of_the_agents_changes_is_told_from_a_hole() {
+    let replaced = [("P02", "allowed"), ("P12", "broken"), ("P13", "broken")];
+    assert!(judged(Rung::NsNest, &printed(Rung::NsNest, &replaced)).is_ok());
+    let direct = judged(Rung::Nsl, &printed(Rung::Nsl, &replaced)).unwrap_err();
+    for id in ["P02", "P12", "P13"] {
+        assert!(direct.contains(id), "{direct}");
+    }
+    assert!(judged(Rung::NsNest, &printed(Rung::NsNest, &[("P12", "allowed")])).is_err());
+}
