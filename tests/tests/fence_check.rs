@@ -169,8 +169,10 @@ fn on_a_plain_host_every_probe_ends_as_the_table_says_and_nothing_is_left() {
 #[test]
 fn without_landlock_the_second_rung_is_as_sound() {
     let _alone = alone();
-    for (caller, class) in Caller::both().iter().zip(["no-landlock", "landlock-eopnotsupp"]) {
-        assert_sound(&caller.clone().on(&[class]), &[], Rung::Ns);
+    for caller in Caller::both() {
+        for class in ["no-landlock", "landlock-eopnotsupp"] {
+            assert_sound(&caller.clone().on(&[class]), &[], Rung::Ns);
+        }
     }
 }
 
