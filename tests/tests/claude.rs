@@ -390,3 +390,20 @@ fn a_task_cannot_be_left_in_the_background() {
         model.tool_result(0)
     );
 }
+
+/// Every check of a rehearsal passes, the escape probes by its own shell among them.
+#[test]
+fn a_rehearsal_of_it_passes() {
+    for (caller, flags) in [
+        (Caller::root(), &["--provider-sandbox", "replace"][..]),
+        (Caller::fresh_user(), &["--provider-sandbox", "keep", "--mode", "isolated-write"][..]),
+    ] {
+        let world = World::with_providers(&caller);
+        let ended =
+            world.call(&["rehearse", "--provider", "claude", "--json"]).args(flags).end().expect_code(0);
+        let reports: Vec<Value> = serde_json::from_str(&ended.stdout).unwrap();
+        let checks = reports.iter().flat_map(|r| r["checks"].as_array().unwrap());
+        let failed: Vec<_> = checks.filter(|check| check["status"] != "passed").collect();
+        assert!(failed.is_empty() && !reports.is_empty(), "{failed:#?}");
+    }
+}
