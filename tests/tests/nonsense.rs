@@ -116,11 +116,21 @@ impl Stage {
         let cause = &receipt["cause"];
         assert_eq!(receipt["processStarted"], false, "{what}: {receipt:#}");
         assert_eq!(receipt["failurePhase"], "preflight", "{what}: {receipt:#}");
-        for field in ["code", "boundary", "step", "message"] {
+        for field in ["code", "boundary", "step", "message", "remedy"] {
             assert!(cause[field].as_str().is_some_and(|text| !text.is_empty()), "{what}: {cause:#}");
         }
         Verdict::Refused(format!("{} {}", cause["code"].as_str().unwrap(), cause["step"].as_str().unwrap()))
     }
+}
+
+/// As root and as a fresh user at the same time.
+fn as_both(test: impl Fn(&Caller) + Sync) {
+    std::thread::scope(|scope| {
+        for caller in Caller::both() {
+            let test = &test;
+            scope.spawn(move || test(&caller));
+        }
+    });
 }
 
 /// What came of it.
@@ -158,7 +168,7 @@ const CALLS: [&str; 22] = [
 
 #[test]
 fn a_call_that_did_nothing_or_fails_oddly_is_a_named_refusal_or_does_no_harm() {
-    for caller in Caller::both() {
+    as_both(|caller| {
         for answer in ["0", "EILSEQ"] {
             for call in CALLS {
                 let class: &'static str = format!("{call}={answer}").leak();
@@ -167,7 +177,7 @@ fn a_call_that_did_nothing_or_fails_oddly_is_a_named_refusal_or_does_no_harm() {
                 stage.assert_refused_or_held(&what, stage.order(&[]));
             }
         }
-    }
+    });
 }
 
 /// Files of /proc, and what stands in them.
@@ -196,9 +206,9 @@ fn covered(world: &World, file: &str, content: &str) -> Vec<String> {
 
 #[test]
 fn a_file_of_proc_with_anything_in_it_is_a_named_refusal_or_does_no_harm() {
-    for caller in Caller::both() {
+    as_both(|caller| {
         for (at, (file, content)) in FILES.iter().enumerate() {
-            let stage = Stage::new(&caller);
+            let stage = Stage::new(caller);
             let through = covered(&stage.world, file, content);
             let what = format!("{file} ({at}) as {}", caller.name);
             let verdict = stage.assert_refused_or_held(&what, stage.order(&[]).through(&through));
@@ -212,15 +222,15 @@ fn a_file_of_proc_with_anything_in_it_is_a_named_refusal_or_does_no_harm() {
             let args = ["--rung", "ns-hostproc", WITHOUT[0], WITHOUT[1]];
             stage.assert_refused_or_held(&what, stage.order(&args).through(&through));
         }
-    }
+    });
 }
 
 #[test]
 fn a_release_that_is_no_version_of_today_is_refused_as_the_platform() {
-    for caller in Caller::both() {
-        let stage = Stage::new(&caller);
+    as_both(|caller| {
+        let stage = Stage::new(caller);
         let through = ["setarch", "--uname-2.6"].map(str::to_owned);
         let verdict = stage.assert_refused_or_held(caller.name, stage.order(&[]).through(&through));
         assert_eq!(verdict, Verdict::Refused("platform uname(release)".to_owned()));
-    }
+    });
 }

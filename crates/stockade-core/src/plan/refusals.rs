@@ -120,6 +120,9 @@ fn rung_remedy(survey: &Survey, refused: &Refused) -> String {
         "EACCES" => "allow user namespaces for `stockade` in AppArmor, or `sysctl \
                      kernel.apparmor_restrict_unprivileged_userns=0`"
             .to_owned(),
+        "EPROTO" => "start Stockade outside whatever answers in the kernel's place: it says that the call worked, which did \
+                     nothing"
+            .to_owned(),
         _ => "allow unprivileged user namespaces (`sysctl kernel.unprivileged_userns_clone=1`, \
               `sysctl user.max_user_namespaces=15000`), or run on another host"
             .to_owned(),
