@@ -127,6 +127,48 @@ fn it_works_on_claude_code_on_the_web() {
 }
 
 #[test]
+fn it_is_rehearsed_with_its_sandbox_replaced_and_kept() {
+    for (caller, sandbox) in Caller::both().into_iter().zip(["keep", "replace"]) {
+        let world = World::with_providers(&caller);
+        let args = ["rehearse", "--provider", "codex", "--provider-sandbox", sandbox, "--json"];
+        let ended = world.call(&args).end().expect_code(0);
+        let reports: Value = serde_json::from_str(&ended.stdout).unwrap();
+        for report in reports.as_array().unwrap() {
+            assert_eq!(report["status"], "passed", "{}: {report:#}", caller.name);
+            assert!(!report["unproven"].as_array().unwrap().is_empty(), "what it cannot prove is said");
+        }
+    }
+}
+
+#[test]
+fn without_a_bubblewrap_on_the_host_its_sandbox_is_kept_by_the_one_it_brings() {
+    let world = World::with_providers(&Caller::fresh_user().on(&["no-bwrap"]));
+    let model = ScriptedModel::steps(&world, &json!([command("echo x > made.txt; echo status=$?")]));
+    codex(&world, "read-only", "keep", &model).end().expect_code(0);
+    let receipt = world.receipt("r");
+    assert_eq!((&receipt["status"], &receipt["fence"]["rung"]), (&json!("complete"), &json!("ns-nest")));
+    assert!(told(&model, 0).contains("Read-only file system"), "{}", model.tool_result(0));
+}
+
+#[test]
+fn an_endpoint_with_a_certificate_of_a_private_authority_is_spoken_to() {
+    for caller in Caller::both() {
+        let world = World::with_providers(&caller);
+        let scenario = json!({
+            "version": 1, "name": "tls", "steps": [{ "text": "over the wire" }], "otherwise": { "text": "done" },
+        });
+        let model = ScriptedModel::scenario(&world, &scenario, &["--tls"]);
+        let ca = world.write("out/ca.pem", fs::read(model.ca.as_ref().unwrap()).unwrap());
+        codex(&world, "read-only", "replace", &model)
+            .args(&["--ca", ca.to_str().unwrap(), "--key-env", "MODEL_KEY"])
+            .env("MODEL_KEY", "sk-1234567")
+            .end()
+            .expect_code(0);
+        assert_eq!(world.answer("r").as_deref(), Some("over the wire"));
+    }
+}
+
+#[test]
 fn its_own_sandbox_is_kept_inside_the_fence_and_what_it_hides_is_counted() {
     for (caller, mode) in Caller::both().into_iter().flat_map(|c| MODES.map(|mode| (c.clone(), mode))) {
         let world = World::with_providers(&caller);

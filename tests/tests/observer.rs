@@ -86,6 +86,32 @@ fn a_run_connects_to_its_endpoint_and_to_nothing_else_whatever_its_tools_try() {
 }
 
 #[test]
+fn codex_connects_to_its_endpoint_and_to_nothing_else() {
+    for caller in Caller::both() {
+        let (world, network) = observed(World::with_providers(&caller));
+        let leak =
+            "(exec 3<>/dev/tcp/198.51.100.1/80) && echo reached; getent hosts leak.example; echo tried";
+        let step = json!({ "tools": [{ "name": "exec_command", "arguments": { "cmd": leak } }] });
+        let scenario =
+            json!({ "version": 1, "name": "leak", "steps": [step], "otherwise": { "text": "done" } });
+        let model = ScriptedModel::through(&world, &scenario, &[], &network.enter(&world.ws()));
+        let call = world.run("r", &["--endpoint", &model.url]);
+        let call = call.args(&["--provider", "codex", "--provider-sandbox", "replace"]);
+        call.through(&network.enter(&world.ws())).end().expect_code(0);
+        let endpoint = endpoint(&model);
+        assert_eq!(without_decoys(network.attempts(), &endpoint, 1), set(&[&endpoint]));
+        // The one name that was looked up is the tool's; Codex itself asks for none.
+        let names: BTreeSet<String> = World::events(&world.receipt("r"))
+            .iter()
+            .map(|event| &event["event"])
+            .filter(|event| event["kind"] == "network-decision")
+            .map(|event| event["target"].as_str().unwrap().to_owned())
+            .collect();
+        assert_eq!(names, set(&["leak.example"]));
+    }
+}
+
+#[test]
 fn an_endpoint_with_a_name_is_looked_up_and_connected_to_and_nothing_else() {
     for caller in Caller::both() {
         let (world, network) = observed(World::with_providers(&caller));

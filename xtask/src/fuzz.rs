@@ -71,17 +71,7 @@ fn targets() -> Result<Vec<String>> {
 /// The part of the tests: the corpus, then blind mutation for some seconds, all targets at once.
 pub(crate) fn replay() -> Command {
     let mut cargo = repository::cargo("run");
-    cargo.args([
-        "--locked",
-        "--quiet",
-        "--profile",
-        "ci",
-        "-p",
-        "stockade-gateway",
-        "--example",
-        "fuzz",
-        "--",
-    ]);
+    cargo.args(["--locked", "--quiet", "--profile", "ci", "-p", "stockade-tests", "--example", "fuzz", "--"]);
     cargo.args(["--corpus", CORPUS, "--seconds", "10"]);
     cargo
 }

@@ -104,6 +104,9 @@ pub struct LaunchPlan {
     pub session_log: Option<String>,
     /// What the agent is given as its key; worthless outside the run.
     pub placeholder_key: String,
+    /// What nothing here can prove about the agent, by its profile.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unproven: Vec<String>,
     /// What was chosen on the caller's behalf, and why.
     pub notes: Vec<String>,
 }
@@ -197,6 +200,9 @@ pub struct PlannedSandbox {
     /// What it leaves in the workspace, relative to it, and what is removed at the end.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub residue: Vec<String>,
+    /// Whether what runs in it sees processes of its own only.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub has_own_processes: bool,
 }
 
 /// What a mount shows.

@@ -22,6 +22,9 @@ pub struct Profile {
     pub version: u32,
     /// The provider's name for people: `Grok Build`.
     pub title: String,
+    /// What nothing here can prove about the agent. Doctor and rehearsals say it.
+    #[serde(default)]
+    pub unproven: Vec<String>,
     /// Models, efforts and prompt limits.
     pub models: Models,
     /// The vendor's own service.
@@ -235,6 +238,9 @@ pub struct OwnSandbox {
     /// What it needs of the host.
     #[serde(default)]
     pub needs: Vec<SandboxNeed>,
+    /// Whether what runs in it sees processes of its own only, PID 1 included.
+    #[serde(default)]
+    pub has_own_processes: bool,
     /// Arguments with which the executable tells inside the fence, by exit code 0, that its sandbox works there in
     /// read-only. Asked before the agent starts, where the sandbox is kept; empty: it is not asked.
     #[serde(default)]

@@ -40,6 +40,8 @@ pub struct Diagnosis {
     pub pin: Option<DiagnosedPin>,
     /// Whether a credential is named and present.
     pub credential: String,
+    /// What nothing here can prove about the agent, by its profile.
+    pub unproven: Vec<String>,
     /// Everything measured.
     pub survey: Survey,
 }
@@ -124,6 +126,7 @@ pub fn diagnose(request: &LaneRequest) -> Result<Diagnosis, Refusal> {
                 "none named: a run needs `--key-env NAME`, or `--endpoint URL` on loopback".to_owned()
             }
         },
+        unproven: admitted.profile.profile.unproven.clone(),
         survey,
     })
 }

@@ -7,6 +7,7 @@
 mod bounds;
 mod claude;
 mod codex;
+pub mod fuzz;
 mod grok;
 mod lines;
 mod messages;

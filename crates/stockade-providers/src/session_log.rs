@@ -110,7 +110,7 @@ pub struct SessionLog {
 
 /// The state of a log between its lines, by dialect.
 #[derive(Debug)]
-enum Log {
+pub(crate) enum Log {
     Grok(GrokLog),
     /// It is kept, and its lines say nothing to us.
     Unread,
@@ -118,7 +118,15 @@ enum Log {
 }
 
 impl Log {
-    fn read(&mut self, bytes: &[u8], out: &mut Vec<EventKind>) {
+    pub(crate) fn of(dialect: Dialect) -> Self {
+        match dialect {
+            Dialect::GrokMessages => Log::Grok(GrokLog::default()),
+            Dialect::ClaudeStream => Log::Unread,
+            Dialect::CodexExec => Log::Codex(Rollout::default()),
+        }
+    }
+
+    pub(crate) fn read(&mut self, bytes: &[u8], out: &mut Vec<EventKind>) {
         match self {
             Self::Grok(log) => log.read(bytes, out),
             Self::Unread => {}
@@ -153,11 +161,7 @@ impl SessionLog {
             path: path.to_owned(),
             reading: Reading::Waiting,
             lines: Lines::new(),
-            log: match dialect {
-                Dialect::GrokMessages => Log::Grok(GrokLog::default()),
-                Dialect::ClaudeStream => Log::Unread,
-                Dialect::CodexExec => Log::Codex(Rollout::default()),
-            },
+            log: Log::of(dialect),
         })
     }
 

@@ -39,7 +39,10 @@ use crate::{
 #[derive(Debug)]
 pub(crate) enum Ended {
     /// Every check was judged.
-    Played,
+    Played {
+        /// What no check can prove, by the plan.
+        unproven: Vec<String>,
+    },
     /// A run would be refused here before the agent starts.
     Refused(Refusal),
     /// The caller stopped it.
@@ -83,7 +86,7 @@ async fn given(
         return Ok(Ended::Refused(refusal));
     }
     told(judged("scenario", &run::scenario(&played), begun.elapsed()));
-    Ok(if played.stopped { Ended::Stopped } else { Ended::Played })
+    Ok(if played.stopped { Ended::Stopped } else { whole(&played) })
 }
 
 /// Plays the built-in scenarios: the work of the mode, the escape probes, then a cancel.
@@ -140,7 +143,12 @@ async fn scripted(
     let begun = Instant::now();
     let remains = remains(request, scratch, &receipts, look)?;
     told(judged("nothing-left", &ending::nothing_left(&remains), begun.elapsed()));
-    Ok(if cancel.stopped { Ended::Stopped } else { Ended::Played })
+    Ok(if cancel.stopped { Ended::Stopped } else { whole(&work) })
+}
+
+fn whole(played: &Played) -> Ended {
+    let unproven = played.plan.as_ref().map(|plan| plan.unproven.clone());
+    Ended::Played { unproven: unproven.unwrap_or_default() }
 }
 
 async fn work(

@@ -105,6 +105,7 @@ fn judge(host: &Host, mode: AccessMode, played: &Played) -> Verdict {
         receipt: &played.receipt,
         wire: &played.wire,
         setting: played.plan.as_ref().map(setting),
+        own_processes: played.plan.as_ref().is_some_and(|plan| plan.provider_sandbox.has_own_processes),
         damage: &damage,
     })
 }

@@ -46,18 +46,23 @@ pub async fn rehearse(
         let passed = checks.iter().all(|check| check.status == CheckStatus::Passed);
         let status = match &ended {
             Ended::Refused(_) => ReportStatus::Refused,
-            Ended::Played if passed => ReportStatus::Passed,
-            Ended::Played | Ended::Stopped => ReportStatus::Failed,
+            Ended::Played { .. } if passed => ReportStatus::Passed,
+            Ended::Played { .. } | Ended::Stopped => ReportStatus::Failed,
+        };
+        let unproven = match &ended {
+            Ended::Played { unproven } => unproven.clone(),
+            Ended::Refused(_) | Ended::Stopped => Vec::new(),
         };
         reports.push(RehearsalReport {
             provider: request.lane.provider.clone(),
             mode: *mode,
             status,
             checks,
+            unproven,
         });
         match ended {
             Ended::Refused(why) => refusal = refusal.or(Some(why)),
-            Ended::Played => {}
+            Ended::Played { .. } => {}
             Ended::Stopped => {
                 cancelled = true;
                 break;

@@ -67,6 +67,8 @@ pub struct RehearsalReport {
     pub status: ReportStatus,
     /// Its checks.
     pub checks: Vec<Check>,
+    /// What no check can prove about the agent, by its profile.
+    pub unproven: Vec<String>,
 }
 
 /// Everything a rehearsal found.

@@ -270,7 +270,10 @@ impl Fold {
         if status == ToolStatus::Running {
             return;
         }
-        let tool = self.tools.remove(&text::head(id, NAME_LIMIT_BYTES));
+        let announced = self.tools.remove(&text::head(id, NAME_LIMIT_BYTES));
+        // A log may know a call by another id than the stream; what was refused is told just before.
+        let refused = self.permissions.last().filter(|p| p.decision == PermissionDecision::Denied);
+        let tool = announced.or_else(|| refused.map(|p| p.tool.clone()));
         if status == ToolStatus::Denied && self.denied.is_new(id) {
             self.denial_count += 1;
             if self.denials.len() < LIST_LIMIT {

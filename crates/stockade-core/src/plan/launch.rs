@@ -157,6 +157,7 @@ pub(super) fn assemble(
             } else {
                 Vec::new()
             },
+            has_own_processes: profile.sandbox.has_own_processes,
         },
         git: order.workspace.git.clone(),
         mounts: mounts(order),
@@ -195,6 +196,7 @@ pub(super) fn assemble(
         session: order.session.clone(),
         session_log,
         placeholder_key: order.listener.placeholder_key.clone(),
+        unproven: profile.unproven.clone(),
         notes,
     })
 }

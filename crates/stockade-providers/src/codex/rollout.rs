@@ -1,7 +1,8 @@
 //! The rollout: Codex's own record of a session, and the only place that tells of what the stream leaves out.
 //!
 //! A call of a tool is one line, what the model was told is another. What the stream shows has a line of its own between
-//! them. A command that Codex takes for refused by its sandbox has none, neither has one that its policy refuses.
+//! them. A command that Codex takes for refused by its sandbox has none where it failed fast, and one like any failure's
+//! where it did not; what its policy refuses has none.
 
 use std::{borrow::Cow, collections::VecDeque};
 
@@ -15,6 +16,8 @@ use crate::bounds::{OPEN_CALLS_LIMIT, name, tool_text};
 /// How the answer to a call begins that Codex's policy refused.
 const REFUSALS: [&str; 3] =
     ["patch rejected:", "approval policy is Never; reject command", "exec command rejected"];
+/// Words by which Codex takes a failure for its sandbox's doing.
+const SANDBOX_WORDS: [&str; 3] = ["read-only file system", "operation not permitted", "permission denied"];
 /// What stands before an error in the answer to a script.
 const SCRIPT_ERROR: &str = "Script error:\n";
 /// What the answer to a command says that goes on.
@@ -50,12 +53,37 @@ struct Payload<'a> {
     output: Option<&'a RawValue>,
     #[serde(borrow, default)]
     item: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    permission_profile: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
+struct Permissions<'a> {
+    #[serde(rename = "type", borrow)]
+    kind: Cow<'a, str>,
+}
+
+/// What the stream shows.
+#[derive(Deserialize)]
 struct Shown<'a> {
+    #[serde(rename = "type", borrow, default)]
+    kind: Cow<'a, str>,
     #[serde(borrow, default)]
     id: Option<Cow<'a, str>>,
+    #[serde(default)]
+    exit_code: Option<i64>,
+    #[serde(borrow, default)]
+    aggregated_output: Option<Cow<'a, str>>,
+}
+
+impl Shown<'_> {
+    /// The output of a command that a sandbox seems to have refused.
+    fn refused(&self) -> Option<&str> {
+        let output = self.aggregated_output.as_deref().filter(|_| self.kind == "CommandExecution")?;
+        let failed = self.exit_code.is_some_and(|code| code != 0);
+        let lower = output.to_lowercase();
+        (failed && SANDBOX_WORDS.iter().any(|word| lower.contains(word))).then_some(output)
+    }
 }
 
 #[derive(Deserialize)]
@@ -79,6 +107,8 @@ struct Call {
 pub(crate) struct Rollout {
     /// Oldest first.
     open: VecDeque<Call>,
+    /// Whether Codex's own sandbox is on.
+    is_sandboxed: bool,
 }
 
 impl Rollout {
@@ -103,10 +133,15 @@ impl Rollout {
             "event_msg" => {
                 let Some(payload) = payload() else { return };
                 match &*payload.kind {
-                    "item_completed" => self.shown(&payload),
+                    "item_completed" => self.shown(&payload, out),
                     "task_complete" | "turn_aborted" => self.open.clear(),
                     _ => {}
                 }
+            }
+            "turn_context" => {
+                let permissions =
+                    payload().and_then(|p| p.permission_profile).and_then(parse::<Permissions<'_>>);
+                self.is_sandboxed = permissions.is_some_and(|permissions| permissions.kind != "disabled");
             }
             _ => {}
         }
@@ -125,10 +160,16 @@ impl Rollout {
         self.open.push_back(Call { id, tool, input: tool_text(&input), shown: false });
     }
 
-    fn shown(&mut self, payload: &Payload<'_>) {
-        let Some(id) = payload.item.and_then(parse::<Shown<'_>>).and_then(|item| item.id) else { return };
-        if let Some(call) = self.open.iter_mut().find(|call| call.id == name(&id)) {
+    fn shown(&mut self, payload: &Payload<'_>, out: &mut Vec<EventKind>) {
+        let Some(item) = payload.item.and_then(parse::<Shown<'_>>) else { return };
+        let Some(id) = item.id.as_deref().map(name) else { return };
+        if let Some(call) = self.open.iter_mut().find(|call| call.id == id) {
             call.shown = true;
+        }
+        // The stream has told of the call, by another id and as one that failed.
+        if let Some(output) = item.refused().filter(|_| self.is_sandboxed) {
+            out.push(denied(COMMAND_TOOL.to_owned()));
+            out.push(EventKind::ToolUpdate { id, status: ToolStatus::Denied, output: tool_text(output) });
         }
     }
 
@@ -146,12 +187,15 @@ impl Rollout {
         }
         let Call { tool, input, .. } = call;
         out.push(EventKind::ToolCall { id: id.clone(), tool: tool.clone(), input });
-        out.push(EventKind::ToolUpdate { id, status, output: tool_text(&told) });
         if status == ToolStatus::Denied {
-            let by = "agent".to_owned();
-            out.push(EventKind::PermissionDecided { tool, decision: PermissionDecision::Denied, by });
+            out.push(denied(tool));
         }
+        out.push(EventKind::ToolUpdate { id, status, output: tool_text(&told) });
     }
+}
+
+fn denied(tool: String) -> EventKind {
+    EventKind::PermissionDecided { tool, decision: PermissionDecision::Denied, by: "agent".to_owned() }
 }
 
 /// How a call stands that the stream does not show.

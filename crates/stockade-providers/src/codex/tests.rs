@@ -153,9 +153,18 @@ fn what_the_stream_leaves_out_is_in_the_rollout() {
     let heads: Vec<String> = events.iter().map(brief).map(|b| b.chars().take(90).collect()).collect();
     let statuses: Vec<&str> =
         heads.iter().filter(|h| h.starts_with("update")).map(|h| h.split(' ').nth(2).unwrap()).collect();
-    // The command, the patch, the escalation, the question, another patch, a tool that is not there.
-    assert_eq!(statuses, ["Denied", "Denied", "Denied", "Failed", "Denied", "Failed"], "{heads:#?}");
-    assert_eq!(heads.iter().filter(|h| h.starts_with("Denied ")).count(), 4);
+    // The command, the patch, the escalation, the question, another patch, a command that was shown, a tool that is not there.
+    assert_eq!(
+        statuses,
+        ["Denied", "Denied", "Denied", "Failed", "Denied", "Denied", "Failed"],
+        "{heads:#?}"
+    );
+    assert_eq!(heads.iter().filter(|h| h.starts_with("Denied ")).count(), 5);
+    assert_eq!(
+        heads.iter().filter(|h| h.starts_with("call ")).count(),
+        6,
+        "the one that was shown is told of"
+    );
     assert_eq!(heads.iter().filter(|h| h.starts_with("asked ")).count(), 1);
     assert!(heads[0].ends_with("exec_command {\"cmd\": \"echo hi > made.txt\"}"), "{heads:#?}");
     assert_eq!(running, 0);
@@ -179,7 +188,8 @@ fn a_script_is_told_of_only_where_something_was_refused() {
     let (events, running) = rollout(&recording("script-denied-read-only.rollout.jsonl"));
     let read: Vec<String> = events.iter().map(brief).collect();
     let denied: Vec<&String> = read.iter().filter(|line| line.starts_with("Denied ")).collect();
-    assert_eq!(denied, ["Denied exec by agent", "Denied exec by agent"], "{read:#?}");
+    let expected = ["exec_command", "exec", "exec"].map(|tool| format!("Denied {tool} by agent"));
+    assert_eq!(denied, expected.iter().collect::<Vec<_>>(), "{read:#?}");
     assert_eq!(read.iter().filter(|line| line.starts_with("asked ")).count(), 2);
     assert_eq!(running, 0);
 }

@@ -271,3 +271,103 @@ fn claude_is_silent_unconfigured_and_never_root() {
         (["INT", "TERM"].map(str::to_owned).as_slice(), 2500)
     );
 }
+
+fn codex() -> Profile {
+    find("codex").unwrap().load().unwrap().profile
+}
+
+#[test]
+fn codex_is_started_with_exactly_these_arguments() {
+    let p = codex();
+    let values: BTreeMap<&str, String> =
+        [("cwd", "/w"), ("model", "gpt-5.5"), ("effort", "low")].map(|(k, v)| (k, v.to_owned())).into();
+    let filled = |lists: &[&[String]]| {
+        let parts = lists.iter().copied().flatten();
+        parts.map(|part| template::fill(part, &values).unwrap()).collect::<Vec<_>>()
+    };
+    let l = &p.launch;
+    assert_eq!(
+        filled(&[&l.argv, &l.effort_argv]),
+        [
+            "exec",
+            "--json",
+            "--strict-config",
+            "--ignore-rules",
+            "--skip-git-repo-check",
+            "--color",
+            "never",
+            "--cd",
+            "/w",
+            "--model",
+            "gpt-5.5",
+            "-",
+            "-c",
+            "model_reasoning_effort=\"low\"",
+        ]
+    );
+    assert_eq!(l.keep_read_only_argv, ["--sandbox", "read-only"]);
+    assert_eq!(l.keep_isolated_write_argv, ["--sandbox", "workspace-write"]);
+    assert_eq!(l.replace_argv, ["--sandbox", "danger-full-access"]);
+    assert_eq!((l.read_only_argv.len(), l.isolated_write_argv.len(), l.instructions_argv.len()), (0, 0, 0));
+    assert_eq!(l.prompt, PromptDelivery::Stdin);
+    assert_eq!(l.env["CODEX_HOME"], "{home}/.codex");
+}
+
+#[test]
+fn codex_is_kept_silent_by_its_private_configuration() {
+    let p = codex();
+    let text = "Say \"yes\" to\\nothing,\nand be brief.";
+    let values: BTreeMap<&str, String> = [
+        ("base_url", "http://127.0.0.1:8080/v1".to_owned()),
+        ("placeholder_key", "stockade-placeholder".to_owned()),
+        ("proxy_toml", "{ HTTPS_PROXY = \"http://127.0.0.1:3128\" }".to_owned()),
+        ("instructions_toml", template::toml_string(text)),
+    ]
+    .into();
+    assert_eq!(p.home_files.len(), 1);
+    assert_eq!(p.home_files[0].path, ".codex/config.toml");
+    let config: toml::Table =
+        template::fill(&p.home_files[0].content, &values).unwrap().parse().expect("configuration is TOML");
+    assert_eq!(config["developer_instructions"].as_str(), Some(text));
+    assert_eq!(config["web_search"].as_str(), Some("disabled"));
+    let provider = &config["model_providers"][config["model_provider"].as_str().unwrap()];
+    assert_eq!(provider["base_url"].as_str(), Some("http://127.0.0.1:8080/v1"));
+    assert_eq!(provider["experimental_bearer_token"].as_str(), Some("stockade-placeholder"));
+    let retries =
+        ["request_max_retries", "stream_max_retries"].map(|key| provider[key].as_integer().unwrap());
+    assert_eq!(retries, [0, 2]);
+    for (table, key) in [
+        ("agents", "enabled"),
+        ("analytics", "enabled"),
+        ("feedback", "enabled"),
+        ("skills", "include_instructions"),
+        ("shell_environment_policy", "ignore_default_excludes"),
+    ] {
+        assert_eq!(config[table][key].as_bool(), Some(false), "{table}.{key}");
+    }
+    assert!(config["features"].as_table().unwrap().values().all(|value| value.as_bool() == Some(false)));
+    for feature in ["apps", "hooks", "memories", "plugins", "unbounded_connection_retries"] {
+        assert!(config["features"].get(feature).is_some(), "{feature}");
+    }
+    // Trust is what would let a repository configure it.
+    assert!(config.get("projects").is_none());
+    let set = &config["shell_environment_policy"]["set"];
+    assert_eq!(set["HTTPS_PROXY"].as_str(), Some("http://127.0.0.1:3128"), "tools are told of the proxy");
+}
+
+#[test]
+fn codex_has_the_wire_and_the_needs_that_were_measured() {
+    let p = codex();
+    assert_eq!(p.output.dialect, Dialect::CodexExec);
+    assert_eq!(p.sandbox.needs, [SandboxNeed::Nesting]);
+    assert_eq!(
+        (p.wire.model_paths.as_slice(), p.wire.stop_status),
+        (&["/v1/responses".to_owned()][..], Some(400))
+    );
+    let asks = |tool: &&str| tool.contains("web_search") || tool.contains("mcp") || tool.contains("agent");
+    for class in &p.wire.classes {
+        assert_eq!(class.name, "turn");
+        assert_eq!(class.tools(AccessMode::ReadOnly), class.tools(AccessMode::IsolatedWrite));
+        assert_eq!(class.read_only_tools.iter().map(String::as_str).find(asks), None);
+    }
+}

@@ -15,6 +15,8 @@ pub(crate) struct Probes<'p> {
     pub(crate) wire: &'p Wire,
     /// Where they were taken; `None`: no plan was made.
     pub(crate) setting: Option<Setting>,
+    /// Whether the agent's own sandbox shows its tools processes of their own only.
+    pub(crate) own_processes: bool,
     /// What had changed when it was looked at from outside.
     pub(crate) damage: &'p [Damage],
 }
@@ -26,6 +28,8 @@ enum Between {
     Nothing,
     /// The agent's own sandbox. It may deny more than the fence, and by another error number.
     AgentsSandbox,
+    /// The same, with a PID 1 of its own.
+    AgentsProcesses,
 }
 
 /// What says nothing about the fence where a sandbox of the agent's lies between: in a user namespace of its own a tool has
@@ -33,10 +37,16 @@ enum Between {
 /// where its parent lies outside, it cannot come to a terminal of its own.
 const OF_THE_SANDBOX: [(&str, Observed); 3] =
     [("P02", Observed::Allowed), ("P12", Observed::Broken), ("P13", Observed::Broken)];
+/// The probes of PID 1 of the fence that reach a nearer one.
+const OF_PID_1: [&str; 1] = ["R35"];
 
 impl Between {
-    const fn on(rung: Rung) -> Self {
-        if rung.nests() { Self::AgentsSandbox } else { Self::Nothing }
+    const fn of(probes: &Probes<'_>, rung: Rung) -> Self {
+        match (rung.nests(), probes.own_processes) {
+            (false, _) => Self::Nothing,
+            (true, false) => Self::AgentsSandbox,
+            (true, true) => Self::AgentsProcesses,
+        }
     }
 
     fn permits(self, probe: &Probe, setting: Setting, seen: &Observed) -> bool {
@@ -47,6 +57,9 @@ impl Between {
                 denied
                     || probe.is_met_in(&setting, seen)
                     || OF_THE_SANDBOX.iter().any(|(id, of_it)| *id == probe.id && of_it == seen)
+            }
+            Self::AgentsProcesses => {
+                Self::AgentsSandbox.permits(probe, setting, seen) || OF_PID_1.contains(&probe.id)
             }
         }
     }
@@ -62,7 +75,7 @@ pub(crate) fn like_the_table(probes: &Probes<'_>) -> Verdict {
         return Err(format!("no probe was taken; the model was told: {}", quote(&result.text)));
     }
     let seen: BTreeMap<&str, Observed> = observations.iter().map(|o| (o.id.as_str(), o.seen())).collect();
-    let between = Between::on(setting.rung);
+    let between = Between::of(probes, setting.rung);
     let rung = setting.rung.id();
     let mut wrong = Vec::new();
     for probe in taken_by_tool() {
@@ -86,7 +99,7 @@ pub(crate) fn like_the_table(probes: &Probes<'_>) -> Verdict {
     let worked = seen.values().filter(|observed| **observed == Observed::Allowed).count();
     let as_expected = match between {
         Between::Nothing => "each ended as the table says",
-        Between::AgentsSandbox => "none was allowed that the table denies",
+        Between::AgentsSandbox | Between::AgentsProcesses => "none was allowed that the table denies",
     };
     Ok(format!(
         "{} probes taken by a tool on rung {rung}, {worked} worked: {as_expected}; nothing changed outside",

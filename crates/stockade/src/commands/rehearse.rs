@@ -47,6 +47,12 @@ pub(crate) fn run(args: RehearseArgs, world: &World, verbosity: Verbosity) -> Re
         render::json(&outcome.reports)?;
     } else if let Some(refusal) = &outcome.refusal {
         render::error(&CliError::from(refusal.clone()), false);
+    } else if verbosity > Verbosity::Quiet
+        && let Some(report) = outcome.reports.first()
+    {
+        let lines = report.unproven.iter().map(|what| format!("unproven {what}\n"));
+        // As above: nothing depends on it.
+        drop(render::out(&lines.collect::<String>()));
     }
     Ok(outcome.exit_code())
 }

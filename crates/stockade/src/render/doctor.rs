@@ -63,6 +63,9 @@ pub(crate) fn summary(d: &Diagnosis, settings: &[Setting]) -> String {
         None => writeln!(t, "executable  not installed: `stockade provision {}` fetches it", d.provider),
     };
     let _ = writeln!(t, "credential  {}", d.credential);
+    for what in &d.unproven {
+        let _ = writeln!(t, "unproven    {what}");
+    }
     let _ = writeln!(t, "kernel      {} {}", d.survey.kernel, d.survey.machine);
     for s in settings {
         let _ = writeln!(t, "setting     {} = {} (from {})", s.name, s.value, s.source);

@@ -28,7 +28,13 @@ fn printed(rung: Rung, replaced: &[(&str, &str)]) -> String {
 
 fn judged(rung: Rung, text: &str) -> Verdict {
     let (receipt, wire) = (receipt(), wire(conversation(&[text.to_owned()])));
-    like_the_table(&Probes { receipt: &receipt, wire: &wire, setting: Some(setting(rung)), damage: &[] })
+    like_the_table(&Probes {
+        receipt: &receipt,
+        wire: &wire,
+        setting: Some(setting(rung)),
+        own_processes: false,
+        damage: &[],
+    })
 }
 
 #[test]
@@ -85,7 +91,13 @@ fn a_probe_that_shows_nothing_or_is_missing_fails_on_every_rung() {
 fn a_change_outside_a_tree_that_lives_and_a_run_without_result_fail() {
     let (ended, good) = (receipt(), wire(conversation(&[printed(Rung::Nsl, &[])])));
     let damage = [Damage::Survived(7)];
-    let probes = Probes { receipt: &ended, wire: &good, setting: Some(setting(Rung::Nsl)), damage: &[] };
+    let probes = Probes {
+        receipt: &ended,
+        wire: &good,
+        setting: Some(setting(Rung::Nsl)),
+        own_processes: false,
+        damage: &[],
+    };
     assert!(like_the_table(&probes).is_ok());
     let verdict = like_the_table(&Probes { damage: &damage, ..probes });
     assert_eq!(verdict, Err("on rung nsl: outside process 7 lives on".to_owned()));
@@ -106,4 +118,20 @@ fn what_a_sandbox_of_the_agents_changes_is_told_from_a_hole() {
         assert!(direct.contains(id), "{direct}");
     }
     assert!(judged(Rung::NsNest, &printed(Rung::NsNest, &[("P12", "allowed")])).is_err());
+}
+
+#[test]
+fn where_the_agents_sandbox_has_processes_of_its_own_its_pid_1_is_none_of_the_fences() {
+    let (receipt, wire) = (receipt(), wire(conversation(&[printed(Rung::NsNest, &[("R35", "allowed")])])));
+    let judged = |rung, own_processes| {
+        like_the_table(&Probes {
+            receipt: &receipt,
+            wire: &wire,
+            setting: Some(setting(rung)),
+            own_processes,
+            damage: &[],
+        })
+    };
+    assert!(judged(Rung::NsNest, true).is_ok());
+    assert!(judged(Rung::NsNest, false).unwrap_err().contains("R35"));
 }

@@ -15,14 +15,34 @@ use std::{
     time::{Duration, Instant},
 };
 
-use stockade_gateway::fuzz::{TARGETS, Target};
+/// A reader and what must hold of it.
+struct Target {
+    name: &'static str,
+    run: Box<Run>,
+}
+
+/// Reads one input; an error is what does not hold.
+type Run = dyn Fn(&[u8]) -> std::result::Result<(), String> + Send;
+
+/// The readers of every crate.
+fn targets() -> Vec<Target> {
+    let gateway = stockade_gateway::fuzz::TARGETS.map(|target| Target {
+        name: target.name,
+        run: Box::new(move |bytes| (target.run)(bytes).map_err(|violation| violation.to_string())),
+    });
+    let providers = stockade_providers::fuzz::TARGETS.map(|target| Target {
+        name: target.name,
+        run: Box::new(move |bytes| (target.run)(bytes).map_err(|violation| violation.to_string())),
+    });
+    gateway.into_iter().chain(providers).collect()
+}
 
 /// The longest input, in bytes.
 const LENGTH_LIMIT: usize = 4096;
 /// How long an input may take before its reader counts as stuck.
 const STUCK: Duration = Duration::from_secs(20);
 /// Bytes that mean something to one of the readers.
-const WORDS: [&[u8]; 28] = [
+const WORDS: [&[u8]; 34] = [
     b"\r\n",
     b"\r\n\r\n",
     b" ",
@@ -51,6 +71,12 @@ const WORDS: [&[u8]; 28] = [
     b"\"tools\":",
     b"0x7f",
     b"xn--",
+    b"\n",
+    b"\\u0000",
+    b"{\"type\":\"",
+    b"\"item\":{",
+    b"\"payload\":{",
+    b"null",
 ];
 
 fn main() -> ExitCode {
@@ -79,13 +105,14 @@ fn run() -> Result<usize> {
     };
     println!("seed {seed}");
     let (sender, results) = mpsc::channel();
-    for target in TARGETS {
+    let targets = targets();
+    let mut left: Vec<&str> = targets.iter().map(|target| target.name).collect();
+    for target in targets {
         let inputs = inputs(&corpus.join(target.name))?;
         let sender = sender.clone();
-        thread::spawn(move || sender.send((target.name, fuzz(target, &inputs, seconds, seed))));
+        thread::spawn(move || sender.send((target.name, fuzz(&target, &inputs, seconds, seed))));
     }
     drop(sender);
-    let mut left: Vec<&str> = TARGETS.iter().map(|t| t.name).collect();
     let mut broken = 0;
     while !left.is_empty() {
         let Ok((name, outcome)) = results.recv_timeout(seconds + STUCK) else {
@@ -127,7 +154,7 @@ fn inputs(folder: &Path) -> Result<Vec<Vec<u8>>> {
 }
 
 fn fuzz(
-    target: Target,
+    target: &Target,
     corpus: &[Vec<u8>],
     seconds: Duration,
     seed: u64,
@@ -150,11 +177,11 @@ fn fuzz(
     Ok(format!("{} of the corpus and {count} mutated", corpus.len()))
 }
 
-fn attempt(target: Target, input: &[u8]) -> std::result::Result<(), String> {
+fn attempt(target: &Target, input: &[u8]) -> std::result::Result<(), String> {
     let outcome = catch_unwind(AssertUnwindSafe(|| (target.run)(input)));
     let why = match outcome {
         Ok(Ok(())) => return Ok(()),
-        Ok(Err(violation)) => violation.to_string(),
+        Ok(Err(violation)) => violation,
         Err(_) => "a panic".to_owned(),
     };
     Err(format!("{why}\n  input: {}", input.escape_ascii()))
