@@ -51,10 +51,7 @@ impl ClaudeStream {
                     self.assistant(&message, out);
                 }
             }
-            ("user", _) => {
-                let meta: ResultMeta<'_> = parse_bytes(bytes).unwrap_or_default();
-                self.user(line.message.and_then(parse), &meta, out);
-            }
+            ("user", _) => self.user(line.message.and_then(parse), bytes, out),
             ("system", Some("init")) => Conversation::begin(&parse_bytes(bytes).unwrap_or_default(), out),
             ("system", Some("permission_denied")) => {
                 let denied: Denied<'_> = parse_bytes(bytes).unwrap_or_default();
@@ -90,25 +87,29 @@ impl ClaudeStream {
         }
     }
 
-    fn user(&mut self, message: Option<Message<'_>>, meta: &ResultMeta<'_>, out: &mut Vec<EventKind>) {
+    fn user(&mut self, message: Option<Message<'_>>, line: &[u8], out: &mut Vec<EventKind>) {
         for block in blocks(message.and_then(|m| m.content)) {
             match &*block.kind {
-                "tool_result" => self.tool_result(&block, meta, out),
+                "tool_result" => self.tool_result(&block, line, out),
                 "text" => self.resumed = true,
                 _ => {}
             }
         }
     }
 
-    fn tool_result(&mut self, block: &Block<'_>, meta: &ResultMeta<'_>, out: &mut Vec<EventKind>) {
+    fn tool_result(&mut self, block: &Block<'_>, line: &[u8], out: &mut Vec<EventKind>) {
         let id = block.tool_use_id.as_deref().map(name).unwrap_or_default();
-        if meta.rejects(&id) {
+        let failed = block.is_error == Some(true);
+        // What is said of the calls stands beside the message.
+        if failed && parse_bytes::<ResultMeta<'_>>(line).is_some_and(|meta| meta.rejects(&id)) {
             self.refused(id.clone());
         }
-        let status = match block.is_error {
-            _ if self.denied.contains(&id) => ToolStatus::Denied,
-            Some(true) => ToolStatus::Failed,
-            _ => ToolStatus::Completed,
+        let status = if self.denied.contains(&id) {
+            ToolStatus::Denied
+        } else if failed {
+            ToolStatus::Failed
+        } else {
+            ToolStatus::Completed
         };
         let told =
             blocks(block.content).into_iter().filter_map(|part| part.text).collect::<Vec<_>>().join("\n");
