@@ -407,3 +407,25 @@ fn a_rehearsal_of_it_passes() {
         assert!(failed.is_empty() && !reports.is_empty(), "{failed:#?}");
     }
 }
+
+#[test]
+fn a_short_name_is_the_model_that_the_profile_lists() {
+    for caller in Caller::both() {
+        let world = World::with_providers(&caller);
+        let model = ScriptedModel::steps(&world, &json!([]));
+        lane(&world, &model.url, &["--model", "sonnet"]).end().expect_code(0);
+        let receipt = world.receipt("r");
+        let identity = &receipt["modelIdentity"];
+        assert_eq!(
+            (&receipt["model"], &identity["asked"]),
+            (&json!("sonnet"), &json!("sonnet")),
+            "{receipt:#}"
+        );
+        for seen in ["requestedSeen", "served"] {
+            assert_eq!(identity[seen], json!(["claude-sonnet-5-5"]), "{receipt:#}");
+        }
+        assert_eq!(receipt["modelVerified"], true);
+        let note = "model `sonnet`: `claude-sonnet-5-5`, by the profile";
+        assert!(receipt["notes"].as_array().unwrap().contains(&json!(note)), "{receipt:#}");
+    }
+}

@@ -146,6 +146,9 @@ pub struct PlannedModel {
     pub asked: String,
     /// `order` or `profile-default`.
     pub source: String,
+    /// The name by which the agent asks for it on the wire: another one where the profile lists an alias.
+    #[serde(default)]
+    pub requested_as: String,
     /// Names under which the endpoint may report it.
     pub served_as: Vec<String>,
 }

@@ -56,6 +56,9 @@ pub struct Models {
     pub prompt_limit_bytes: u64,
     /// The longest instructions the agent takes, in bytes.
     pub instructions_limit_bytes: u64,
+    /// Short names that the agent knows, and the models that it asks for by them.
+    #[serde(default)]
+    pub aliases: BTreeMap<String, String>,
     /// Other names under which the endpoint may report a model that was asked for: asked name → served names.
     #[serde(default)]
     pub served_as: BTreeMap<String, Vec<String>>,

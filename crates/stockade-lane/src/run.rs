@@ -465,7 +465,7 @@ fn gateway(
         }),
         extra_ca_pem: admitted.ca_pem.clone(),
         model_paths: plan.wire.model_paths.clone(),
-        models: vec![plan.model.asked.clone()],
+        models: vec![plan.model.requested_as.clone()],
         classes: plan.wire.classes.iter().map(|c| (c.name.clone(), c.tools.clone())).collect(),
         side_requests: plan.wire.side_requests.clone(),
         failures_before_stop: plan.wire.failures_before_stop,

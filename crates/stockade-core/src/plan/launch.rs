@@ -104,6 +104,9 @@ pub(super) fn assemble(
     if model.source == "profile-default" {
         notes.push(format!("model `{}`: the default of the profile, since none was ordered", model.asked));
     }
+    if model.requested_as != model.asked {
+        notes.push(format!("model `{}`: `{}`, by the profile", model.asked, model.requested_as));
+    }
     for destination in &order.allow {
         if let Host::Address(address) = destination.host
             && let Some(what) = network::kept_from(address)
@@ -209,11 +212,12 @@ fn trusting(folder: &str) -> String {
 
 fn planned_model(order: &Order, profile: &Profile) -> PlannedModel {
     let asked = order.model.clone().unwrap_or_else(|| profile.models.default.clone());
-    let mut served_as = vec![asked.clone()];
-    served_as.extend(profile.models.served_as.get(&asked).into_iter().flatten().cloned());
-    served_as.extend(profile.models.served_suffixes.iter().map(|suffix| format!("{asked}{suffix}")));
+    let requested_as = profile.models.aliases.get(&asked).unwrap_or(&asked).clone();
+    let mut served_as = vec![requested_as.clone()];
+    served_as.extend(profile.models.served_as.get(&requested_as).into_iter().flatten().cloned());
+    served_as.extend(profile.models.served_suffixes.iter().map(|suffix| format!("{requested_as}{suffix}")));
     let source = if order.model.is_some() { "order" } else { "profile-default" };
-    PlannedModel { asked, source: source.to_owned(), served_as }
+    PlannedModel { asked, source: source.to_owned(), requested_as, served_as }
 }
 
 fn argv_parts<'p>(order: &Order, profile: &'p Profile) -> Vec<&'p String> {

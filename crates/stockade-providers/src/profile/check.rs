@@ -85,6 +85,11 @@ pub(super) fn profile(p: &Profile) -> Checked {
 fn models(m: &Models) -> Checked {
     let plain = |s: &str| !s.is_empty() && !s.starts_with('-') && s.bytes().all(|b| b.is_ascii_graphic());
     require(plain(&m.default), "models.default", "is no model name")?;
+    for (alias, model) in &m.aliases {
+        if !plain(alias) || !plain(model) {
+            return problem(Path::of("models.aliases").key(alias), "is no model name");
+        }
+    }
     let mut seen = BTreeSet::new();
     for (at, effort) in m.efforts.iter().enumerate() {
         if !plain(effort) || !seen.insert(effort) {

@@ -51,11 +51,13 @@ pub(crate) fn served_model(receipt: &Receipt, wire: &Wire) -> Verdict {
         identity.served.join(", "),
         receipt.model_evidence.as_deref().unwrap_or("nothing"),
     );
+    // A short name is another one on the wire; the gateway lets none but the planned one through.
+    let requested = identity.requested_seen.first().map_or("none", String::as_str);
     let right = identity.evidence == ModelEvidence::Wire
         && turns > 0
         && !identity.served.is_empty()
-        && identity.served.iter().all(|served| *served == identity.asked)
-        && wire.asked() == BTreeSet::from([identity.asked.as_str()]);
+        && identity.served.iter().all(|served| served == requested)
+        && wire.asked() == BTreeSet::from([requested]);
     if right { Ok(told) } else { Err(told) }
 }
 
