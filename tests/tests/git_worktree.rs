@@ -582,6 +582,32 @@ fn log_and_diff_work_in_a_lane_that_only_looks() {
 }
 
 #[test]
+fn git_in_a_made_worktree_knows_every_file_without_reading_it() {
+    // A plain tree is written by Stockade, one whose contents are converted by git.
+    for (name, attributes) in [("own", "* text=auto\n"), ("by-git", "*.txt eol=crlf\n")] {
+        for caller in Caller::both() {
+            let world = scene(&caller);
+            world.write("ws/.gitattributes", attributes);
+            world.write("ws/lines.txt", "one\ntwo\n");
+            world.write("ws/deep/er/run", "#!/bin/sh\n");
+            fs::set_permissions(world.path("ws/deep/er/run"), fs::Permissions::from_mode(0o755)).unwrap();
+            symlink("a/1", world.path("ws/link")).unwrap();
+            git(&world.ws(), &["add", "."]);
+            git(&world.ws(), &["commit", "-qm", "kinds"]);
+            world.give("ws");
+            // What the kernel says of each file is all that `diff-files` looks at.
+            let look = "{ git diff-files; echo looked; git status --short; stat -c '%A %u:%g %n' deep/er/run top .; } >&2";
+            let agent = working_stub(&world, "looks", look);
+            order(&world, name, "ws", "isolated-write", &agent).end().expect_code(0);
+            let receipt = world.receipt(name);
+            let expected = "looked\n-rwxr-xr-x 1000:1000 deep/er/run\n-rw-r--r-- 1000:1000 top\ndrwxr-xr-x 1000:1000 .";
+            assert_eq!(said(&receipt).trim(), expected, "{name} as {}", caller.name);
+            assert_eq!(receipt["changes"]["files"], json!([]), "{name}");
+        }
+    }
+}
+
+#[test]
 fn other_kinds_of_repositories_work_too() {
     for caller in Caller::both() {
         let world = World::new(&caller);

@@ -1,7 +1,6 @@
 //! What is done in the caller's repository, by git outside the fence: references below `refs/stockade/`, the fetch of a
 //! bundle, and questions about objects.
 
-mod batch;
 mod changes;
 
 use std::{
@@ -14,6 +13,7 @@ use std::{
 use stockade_core::{changes::Changes, git::GitRef};
 
 use crate::{
+    batch::{BatchReader, Objects},
     error::GitError,
     program::{Input, Output, Program},
     refs::is_object,
@@ -95,6 +95,35 @@ impl Host {
         };
         self.run(step, arguments, Input::Bytes(input), Output::Reader(&mut keep))?;
         Ok(bytes)
+    }
+
+    /// The common folder.
+    pub(crate) fn common(&self) -> &Path {
+        &self.common
+    }
+
+    /// Everything a commit holds, folders included, as `git ls-tree -z` tells it.
+    pub(crate) fn list(&self, commit: &str) -> Result<Vec<u8>, GitError> {
+        self.answer("ls-tree", &["ls-tree", "-r", "-t", "-z", "--full-tree", commit], &[])
+    }
+
+    /// Contents of objects one after the other, with git's words in between.
+    pub(crate) fn contents(&self, objects: &[&str]) -> Result<Vec<u8>, GitError> {
+        self.answer("cat-file", &["cat-file", "--batch"], objects.join("\n").as_bytes())
+    }
+
+    /// Reads objects into whoever takes them.
+    pub(crate) fn read<'o, O: Objects>(
+        &self,
+        objects: impl Iterator<Item = &'o str>,
+        taker: O,
+    ) -> Result<O, GitError> {
+        let asked: String = objects.flat_map(|object| [object, "\n"]).collect();
+        let mut reader = BatchReader::new(taker);
+        let mut read = |part: &[u8]| reader.read(part);
+        let arguments = ["cat-file", "--batch", "--buffer"];
+        self.run("cat-file", &arguments, Input::Bytes(asked.as_bytes()), Output::Reader(&mut read))?;
+        Ok(reader.into_objects())
     }
 
     fn update(&self, commands: &str) -> Result<(), GitError> {

@@ -4,6 +4,8 @@
 //! Git outside never opens a folder that an agent wrote. What comes out of a fence is a bundle on a pipe, checked object
 //! by object when it is fetched.
 
+mod batch;
+mod checkout;
 mod error;
 mod files;
 mod host;
@@ -15,6 +17,7 @@ mod program;
 mod refs;
 pub mod script;
 
+pub use checkout::{Checkout, Owner};
 pub use error::GitError;
 pub use host::{Host, OwnRefs};
 pub use identity::author;

@@ -85,6 +85,20 @@ impl PrivateFolder {
         };
         Ok(Self { path: at.to_owned(), git_dir, refs, config })
     }
+
+    /// Takes the caller's index away that came along for a comparison.
+    pub fn forget_callers_index(&self) -> Result<(), GitError> {
+        let path = self.path.join(CALLERS_INDEX);
+        match std::fs::remove_file(&path) {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(GitError::io("remove", &path, &e)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Where the index of a made worktree is on the host.
+    pub fn index(&self) -> PathBuf {
+        self.path.join("index")
+    }
 }
 
 /// The folder of a linked worktree within the private one.

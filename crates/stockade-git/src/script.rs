@@ -22,6 +22,8 @@ pub const BUNDLE: &str = include_str!("script/bundle.sh");
 
 /// Where the caller's working tree is shown, read-only, while a worktree is made.
 pub const CALLER: &str = "/repository/caller";
+/// What the first script does where the worktree is filled by another: it counts what the caller changed.
+pub const COUNT: &str = "count";
 /// The exit code of a script that found a merge under way in the caller's working tree.
 pub const UNMERGED: i32 = 3;
 /// The exit code of a script that found a filter among the attributes.

@@ -5,6 +5,7 @@
 
 mod diff;
 mod export;
+mod filling;
 mod leftovers;
 mod record;
 mod script;

@@ -2,13 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use sha2::{Digest as _, Sha256};
 use stockade_core::changes::{ChangeKind, Changes, FileChange};
 
-use super::{Host, batch::BatchReader};
-use crate::{
-    error::GitError,
-    program::{Input, Output},
-};
+use super::Host;
+use crate::{batch::Objects, error::GitError};
 
 /// Changes that are listed, as the walker lists of a folder.
 const MOST_CHANGES: usize = 10_000;
@@ -45,7 +43,7 @@ pub(super) fn between(host: &Host, from: &str, to: &str) -> Result<(Changes, Vec
             FileChange {
                 path: r.path,
                 kind: r.kind,
-                sha256: object.as_ref().and_then(|o| digests.get(o)).map(|(_, hex)| hex.clone()),
+                sha256: object.as_ref().and_then(|o| digests.get(o)).cloned(),
                 bytes: object.as_ref().and_then(|o| sizes.get(o)).copied(),
             }
         })
@@ -84,12 +82,41 @@ fn parse(answer: &[u8]) -> Vec<Raw> {
 
 type Sizes = BTreeMap<String, u64>;
 
+/// Digests of contents by object, without the contents.
+#[derive(Debug, Default)]
+struct Digests {
+    of: BTreeMap<String, String>,
+    current: Option<(String, Sha256)>,
+}
+
+impl Objects for Digests {
+    fn begin(&mut self, object: &str, _: &str, _: u64) -> Result<(), String> {
+        self.current = Some((object.to_owned(), Sha256::new()));
+        Ok(())
+    }
+
+    fn content(&mut self, part: &[u8]) -> Result<(), String> {
+        if let Some((_, hasher)) = &mut self.current {
+            hasher.update(part);
+        }
+        Ok(())
+    }
+
+    fn end(&mut self) -> Result<(), String> {
+        if let Some((object, hasher)) = self.current.take() {
+            let hex = |text: String, byte: &u8| text + &format!("{byte:02x}");
+            self.of.insert(object, hasher.finalize().iter().fold(String::with_capacity(64), hex));
+        }
+        Ok(())
+    }
+}
+
 /// Sizes of all contents, and digests of those within the bounds.
-fn contents(host: &Host, raw: &[Raw]) -> Result<(Sizes, super::batch::Digests), GitError> {
+fn contents(host: &Host, raw: &[Raw]) -> Result<(Sizes, BTreeMap<String, String>), GitError> {
     let wanted: std::collections::BTreeSet<String> =
         raw.iter().filter(|r| r.is_file).filter_map(|r| r.object.clone()).collect();
     if wanted.is_empty() {
-        return Ok((Sizes::new(), super::batch::Digests::new()));
+        return Ok((Sizes::new(), BTreeMap::new()));
     }
     let format = "--batch-check=%(objectname) %(objectsize)";
     let answer = host.answer("cat-file", &["cat-file", format], super::lines(&wanted).as_bytes())?;
@@ -99,22 +126,14 @@ fn contents(host: &Host, raw: &[Raw]) -> Result<(Sizes, super::batch::Digests), 
         .filter_map(|(object, size)| Some((object.to_owned(), size.parse().ok()?)))
         .collect();
     let mut room = DIGESTED_BYTES;
-    let mut asked = String::new();
+    let mut asked = Vec::new();
     for (object, size) in sizes.iter().filter(|(_, size)| **size <= DIGESTED_FILE_BYTES) {
         let Some(left) = room.checked_sub(*size) else { break };
         room = left;
-        asked.push_str(object);
-        asked.push('\n');
+        asked.push(object.as_str());
     }
-    let mut reader = BatchReader::default();
-    let mut read = |part: &[u8]| reader.read(part);
-    host.run(
-        "cat-file",
-        &["cat-file", "--batch"],
-        Input::Bytes(asked.as_bytes()),
-        Output::Reader(&mut read),
-    )?;
-    Ok((sizes, reader.digests))
+    let digests = host.read(asked.into_iter(), Digests::default())?;
+    Ok((sizes, digests.of))
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-# Arguments: git, the base, and what to do: fill (a worktree with the base), include (the caller's changes as well),
-# note (what a worktree holds already). Reports `start COMMIT` and `dirty COUNT`.
+# Arguments: git, the base, and what to do: fill (a worktree with the base), count (nothing, it is being filled), include
+# (the caller's changes as well), note (what a worktree holds already). Reports `start COMMIT` and `dirty COUNT`.
 set -eu
 git=$1 base=$2 task=$3
 caller=/repository/caller
@@ -33,15 +33,26 @@ start_of() {
     fi
 }
 
-case $task in
-fill)
+# How many paths the caller changed.
+dirty() {
     (
         cd "$caller"
         GIT_WORK_TREE=$caller GIT_INDEX_FILE=$GIT_DIR/callers-index
         export GIT_WORK_TREE GIT_INDEX_FILE
         "$git" -c core.checkStat=minimal status --porcelain=v1 -z --untracked-files=normal |
             tr -dc '\000' | wc -c
-    ) >"$GIT_DIR/stockade-dirty" &
+    )
+}
+
+case $task in
+count)
+    echo "start $base"
+    echo "dirty $(dirty)"
+    # Who fills it has seen all attributes, and may yet leave it to git.
+    exit 0
+    ;;
+fill)
+    dirty >"$GIT_DIR/stockade-dirty" &
     cd "$GIT_WORK_TREE"
     "$git" read-tree --reset -u "$base"
     settle

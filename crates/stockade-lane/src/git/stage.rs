@@ -21,6 +21,7 @@ use stockade_journal::{State, remove_tree};
 use tokio::sync::mpsc;
 
 use super::{
+    filling::{self, Filling},
     record::WorktreeRecord,
     refusal,
     script::{Script, Sink, close, run},
@@ -94,10 +95,7 @@ impl Stage {
         let content = Content { repository, workspace };
         let private = PrivateFolder::make(&folder.join("git"), content).map_err(|e| refusal(&e))?;
         if workspace.tree == WorkTree::Made {
-            // The mount point of the private git folder has to be there.
-            for path in [tree.clone(), tree.join(".git")] {
-                DirBuilder::new().mode(0o755).create(&path).map_err(|e| not_made(&path, &e))?;
-            }
+            make_tree(&tree)?;
         }
         Ok(Self {
             folder: folder.to_owned(),
@@ -135,11 +133,11 @@ impl Stage {
         // From now on there is something to let go.
         let work = self.work.insert(work).clone();
         let made = self.workspace.tree == WorkTree::Made;
-        let callers = made.then_some(Path::new(script::CALLER));
-        let mut fence = crate::place::build_for_git(plan, survey, self.paths(), callers)?;
-        let prepared = self.fill(&mut fence, plan, &work, stops).await;
-        close(fence);
-        let prepared = prepared?;
+        let filling = self.filling(served, &work)?;
+        let prepared = match filling {
+            Some(filling) => self.filled(filling, plan, survey, &work, stops).await?,
+            None => self.prepared(script::preparation(&self.workspace), plan, survey, &work, stops).await?,
+        };
         self.work = Some(Work { start: prepared.start, ..work });
         match prepared.dirty {
             Some(0) | None => {}
@@ -154,9 +152,73 @@ impl Stage {
         Ok(())
     }
 
-    async fn fill(
+    /// Begins to fill a made worktree with the base alone.
+    fn filling(&self, served: &Served, work: &Work) -> Result<Option<Filling>, Refusal> {
+        if self.workspace.tree != WorkTree::Made || self.workspace.include_dirty {
+            return Ok(None);
+        }
+        let order = filling::Order {
+            host: work.host.clone(),
+            repository: served.repository.clone(),
+            commit: work.base.clone(),
+            tree: self.tree.clone(),
+            index: self.private.index(),
+        };
+        Filling::start(order).map(Some).map_err(|e| not_made(&self.tree, &e))
+    }
+
+    /// Waits until the worktree is filled, by git in a fence where nobody else can.
+    async fn filled(
+        &self,
+        mut filling: Filling,
+        plan: &LaunchPlan,
+        survey: &Survey,
+        work: &Work,
+        stops: &mut mpsc::Receiver<StopRequest>,
+    ) -> Result<Prepared, Refusal> {
+        let fill = script::preparation(&self.workspace);
+        let mut fence = self.fence(plan, survey)?;
+        let task = if filling.is_under_way().await { script::COUNT } else { fill };
+        let prepared = self.prepared_in(&mut fence, task, plan, work, stops).await;
+        close(fence);
+        let prepared = prepared?;
+        if task == fill {
+            return Ok(prepared);
+        }
+        if filling.end(stops).await.map_err(|e| e.refusal())? {
+            self.private.forget_callers_index().map_err(|e| refusal(&e))?;
+            return Ok(prepared);
+        }
+        // Git begins anew, and says what is wrong.
+        remove_tree(&self.tree).map_err(|e| storage::refusal(&e))?;
+        make_tree(&self.tree)?;
+        self.prepared(fill, plan, survey, work, stops).await
+    }
+
+    fn fence(&self, plan: &LaunchPlan, survey: &Survey) -> Result<Fence, Refusal> {
+        let callers = (self.workspace.tree == WorkTree::Made).then_some(Path::new(script::CALLER));
+        crate::place::build_for_git(plan, survey, self.paths(), callers)
+    }
+
+    /// Runs the first script in a fence of its own.
+    async fn prepared(
+        &self,
+        task: &'static str,
+        plan: &LaunchPlan,
+        survey: &Survey,
+        work: &Work,
+        stops: &mut mpsc::Receiver<StopRequest>,
+    ) -> Result<Prepared, Refusal> {
+        let mut fence = self.fence(plan, survey)?;
+        let prepared = self.prepared_in(&mut fence, task, plan, work, stops).await;
+        close(fence);
+        prepared
+    }
+
+    async fn prepared_in(
         &self,
         fence: &mut Fence,
+        task: &'static str,
         plan: &LaunchPlan,
         work: &Work,
         stops: &mut mpsc::Receiver<StopRequest>,
@@ -164,11 +226,7 @@ impl Stage {
         let env = self.environment(plan, work);
         let script = Script {
             text: script::PREPARE,
-            arguments: vec![
-                work.program.display().to_string(),
-                work.base.clone(),
-                script::preparation(&self.workspace).to_owned(),
-            ],
+            arguments: vec![work.program.display().to_string(), work.base.clone(), task.to_owned()],
             env: &env,
             cwd: &plan.cwd,
             input: Vec::new(),
@@ -200,6 +258,14 @@ impl Stage {
             drop(work.host.unpin(&work.refs));
         }
     }
+}
+
+/// An empty worktree: the mount point of the private git folder has to be there.
+fn make_tree(tree: &Path) -> Result<(), Refusal> {
+    for path in [tree.to_owned(), tree.join(".git")] {
+        DirBuilder::new().mode(0o755).create(&path).map_err(|e| not_made(&path, &e))?;
+    }
+    Ok(())
 }
 
 fn not_made(path: &Path, e: &std::io::Error) -> Refusal {
