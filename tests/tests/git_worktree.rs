@@ -600,10 +600,34 @@ fn git_in_a_made_worktree_knows_every_file_without_reading_it() {
             let agent = working_stub(&world, "looks", look);
             order(&world, name, "ws", "isolated-write", &agent).end().expect_code(0);
             let receipt = world.receipt(name);
-            let expected = "looked\n-rwxr-xr-x 1000:1000 deep/er/run\n-rw-r--r-- 1000:1000 top\ndrwxr-xr-x 1000:1000 .";
+            let expected =
+                "looked\n-rwxr-xr-x 1000:1000 deep/er/run\n-rw-r--r-- 1000:1000 top\ndrwxr-xr-x 1000:1000 .";
             assert_eq!(said(&receipt).trim(), expected, "{name} as {}", caller.name);
             assert_eq!(receipt["changes"]["files"], json!([]), "{name}");
         }
+    }
+}
+
+#[test]
+fn a_worktree_that_cannot_be_filled_is_refused_and_nothing_is_left() {
+    for caller in Caller::both() {
+        let world = scene(&caller);
+        let object = git(&world.ws(), &["rev-parse", "HEAD:b/1"]);
+        let (folder, name) = object.trim().split_at(2);
+        fs::remove_file(world.ws().join(".git/objects").join(folder).join(name)).unwrap();
+        let before = outside::picture(&world.ws());
+        let agent = working_stub(&world, "works", "touch started");
+        order(&world, "broken", "ws", "isolated-write", &agent).end().expect_code(66);
+        let receipt = world.receipt("broken");
+        assert_eq!(receipt["cause"]["code"], "git-prepare", "{:#}", receipt["cause"]);
+        // Git's own words.
+        assert!(receipt["cause"]["evidence"].to_string().contains(object.trim()), "{:#}", receipt["cause"]);
+        assert_eq!(receipt["processStarted"], false);
+        let mut after = outside::picture(&world.ws());
+        after.retain(|path, _| !path.starts_with(".git/refs/stockade"));
+        assert_same(&after, &before, caller.name);
+        assert_eq!(refs(&world), BTreeMap::new());
+        assert_eq!(fs::read_dir(world.state().join("worktrees")).unwrap().count(), 0);
     }
 }
 

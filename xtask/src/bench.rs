@@ -50,7 +50,7 @@ pub(crate) fn run(purpose: Purpose) -> Result<()> {
                 // Anew each time: what a run writes must not be there yet.
                 let rows = measure_all(&Setting::make()?)?;
                 println!("{}", report::table(&rows));
-                let slow = rows.iter().filter(|r| r.value > r.budget * r.gate).map(|r| r.name);
+                let slow = rows.iter().filter(|r| r.value > r.budget * GATE).map(|r| r.name);
                 let slow: Vec<&str> =
                     slow.filter(|name| over.as_ref().is_none_or(|before| before.contains(name))).collect();
                 if slow.is_empty() {

@@ -23,6 +23,8 @@ use crate::{
 const CALL_LIMIT: Duration = Duration::from_secs(300);
 /// Answers that are kept whole.
 const ANSWER_LIMIT_BYTES: usize = 16 * 1024 * 1024;
+/// A list of half a million files.
+const LIST_LIMIT_BYTES: usize = 64 * 1024 * 1024;
 /// Commits that are listed.
 const MOST_COMMITS: &str = "1000";
 
@@ -88,10 +90,20 @@ impl Host {
     }
 
     fn answer(&self, step: &'static str, arguments: &[&str], input: &[u8]) -> Result<Vec<u8>, GitError> {
+        self.answer_within(ANSWER_LIMIT_BYTES, step, arguments, input)
+    }
+
+    fn answer_within(
+        &self,
+        limit: usize,
+        step: &'static str,
+        arguments: &[&str],
+        input: &[u8],
+    ) -> Result<Vec<u8>, GitError> {
         let mut bytes = Vec::new();
         let mut keep = |part: &[u8]| {
             bytes.extend_from_slice(part);
-            if bytes.len() > ANSWER_LIMIT_BYTES { Err("it said more than 16 MiB".to_owned()) } else { Ok(()) }
+            if bytes.len() > limit { Err(format!("it said more than {limit} bytes")) } else { Ok(()) }
         };
         self.run(step, arguments, Input::Bytes(input), Output::Reader(&mut keep))?;
         Ok(bytes)
@@ -104,7 +116,8 @@ impl Host {
 
     /// Everything a commit holds, folders included, as `git ls-tree -z` tells it.
     pub(crate) fn list(&self, commit: &str) -> Result<Vec<u8>, GitError> {
-        self.answer("ls-tree", &["ls-tree", "-r", "-t", "-z", "--full-tree", commit], &[])
+        let arguments = ["ls-tree", "-r", "-t", "-z", "--full-tree", commit];
+        self.answer_within(LIST_LIMIT_BYTES, "ls-tree", &arguments, &[])
     }
 
     /// Contents of objects one after the other, with git's words in between.

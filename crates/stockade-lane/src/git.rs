@@ -6,6 +6,7 @@
 mod diff;
 mod export;
 mod filling;
+mod fingerprint;
 mod leftovers;
 mod record;
 mod script;

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use anyhow::{Context, Result};
 
-use super::{GATE, measure::Cost};
+use super::measure::Cost;
 use crate::repository;
 
 const FILE: &str = "docs/benchmarks.md";
@@ -18,17 +18,15 @@ pub(super) struct Row {
     pub(super) value: f64,
     unit: &'static str,
     pub(super) budget: f64,
-    /// How many times the budget the gate lets pass.
-    pub(super) gate: f64,
 }
 
 impl Row {
     pub(super) fn added(name: &'static str, cost: &Cost, budget: f64) -> Self {
-        Self { name, pair: Some((cost.bare, cost.fenced)), value: cost.added, unit: "ms", budget, gate: GATE }
+        Self { name, pair: Some((cost.bare, cost.fenced)), value: cost.added, unit: "ms", budget }
     }
 
     pub(super) fn alone(name: &'static str, value: f64, unit: &'static str, budget: f64) -> Self {
-        Self { name, pair: None, value, unit, budget, gate: GATE }
+        Self { name, pair: None, value, unit, budget }
     }
 }
 
@@ -67,7 +65,7 @@ pub(super) fn write(rows: &[Row], load: &str) -> Result<()> {
          What a run costs over a bare start of the same program: the same argv and generated configuration in a fresh\n\
          home, without fence and gateway. Interleaved pairs, medians; *counted* is the median of the differences (or, where\n\
          there is nothing to compare with, the median itself). Written by `cargo xtask bench`; `cargo xtask test` fails\n\
-         when anything takes more than twice its budget (git: four times) three times in a row.\n\n\
+         when anything takes more than twice its budget three times in a row.\n\n\
          Absolute numbers are of one machine (kernel {}, {processors} processors, load {load} before\n\
          the start: on a busy machine every number grows); ratios travel better.\n\n{}",
         kernel.trim(),

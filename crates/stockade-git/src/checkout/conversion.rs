@@ -9,7 +9,8 @@ const CONVERTING: [&[u8]; 5] = [b"filter", b"ident", b"working-tree-encoding", b
 /// Whether the settings let every file be written as it is kept, every link as a link, and all of them.
 pub(super) fn is_off(repository: &Repository) -> bool {
     let setting = |section, key| repository.setting(section, key).map(str::to_ascii_lowercase);
-    let is_one_of = |section, key, harmless: &[&str]| setting(section, key).is_none_or(|v| harmless.contains(&&*v));
+    let is_one_of =
+        |section, key, harmless: &[&str]| setting(section, key).is_none_or(|v| harmless.contains(&&*v));
     let (no, yes) = (["false", "no", "off", "0"], ["true", "yes", "on", "1"]);
     is_one_of("core", "autocrlf", &["false", "no", "off", "0", "input"])
         && is_one_of("core", "eol", &["lf", "native"])
@@ -31,12 +32,22 @@ mod tests {
 
     #[test]
     fn only_what_leaves_contents_alone_is_harmless() {
-        for text in ["", "* text=auto\n*.png binary\n", "*.rs text eol=lf diff=rust\nx linguist-generated -export-subst\n"] {
+        for text in [
+            "",
+            "* text=auto\n*.png binary\n",
+            "*.rs text eol=lf diff=rust\nx linguist-generated -export-subst\n",
+        ] {
             assert!(is_harmless(text.as_bytes()), "{text}");
         }
         for text in [
-            "* eol=crlf\n", "* crlf\n", "* -crlf\n", "*.bin filter=lfs\n", "* ident", "x working-tree-encoding=UTF-16\n",
-            "[attr]x -text\n", "# Filter",
+            "* eol=crlf\n",
+            "* crlf\n",
+            "* -crlf\n",
+            "*.bin filter=lfs\n",
+            "* ident",
+            "x working-tree-encoding=UTF-16\n",
+            "[attr]x -text\n",
+            "# Filter",
         ] {
             assert!(!is_harmless(text.as_bytes()), "{text}");
         }

@@ -50,7 +50,8 @@ impl Naming {
         };
         let digit = |c: u8| char::from(c).to_digit(16).and_then(|d| u8::try_from(d).ok());
         let pairs = name.as_bytes().chunks_exact(2);
-        let bytes: Option<Vec<u8>> = pairs.map(|p| Some(digit(*p.first()?)? << 4 | digit(*p.get(1)?)?)).collect();
+        let bytes: Option<Vec<u8>> =
+            pairs.map(|p| Some(digit(*p.first()?)? << 4 | digit(*p.get(1)?)?)).collect();
         bytes.filter(|b| b.len() == expected && name.len() == 2 * expected)
     }
 }
@@ -135,7 +136,8 @@ fn subfolders(listing: &Listing) -> Vec<usize> {
     // Those that the current one lies in, with their place among the counts.
     let mut around: Vec<(&[u8], usize)> = Vec::new();
     for (number, folder) in listing.folders.iter().enumerate() {
-        let lies_in = |outer: &[u8]| folder.path.strip_prefix(outer).is_some_and(|rest| rest.first() == Some(&b'/'));
+        let lies_in =
+            |outer: &[u8]| folder.path.strip_prefix(outer).is_some_and(|rest| rest.first() == Some(&b'/'));
         while around.pop_if(|(outer, _)| !lies_in(outer)).is_some() {}
         let parent = around.last().map_or(0, |(_, place)| *place);
         if let Some(count) = counts.get_mut(parent) {

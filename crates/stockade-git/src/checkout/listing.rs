@@ -99,8 +99,9 @@ fn is_plain(path: &[u8], kind: Option<Kind>) -> bool {
 
 /// `.git`, also with what Windows leaves out.
 fn is_dot_git(name: &[u8]) -> bool {
-    name.strip_prefix(b".git")
-        .is_some_and(|rest| !rest.first().is_some_and(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_')))
+    name.strip_prefix(b".git").is_some_and(|rest| {
+        !rest.first().is_some_and(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'))
+    })
 }
 
 #[cfg(test)]
@@ -108,7 +109,7 @@ mod tests {
     use super::*;
 
     fn read(lines: &[&str]) -> Option<Listing> {
-        Listing::read(lines.iter().map(|l| format!("{l}\0")).collect::<String>().as_bytes())
+        Listing::read((lines.join("\0") + "\0").as_bytes())
     }
 
     #[test]
@@ -142,15 +143,35 @@ mod tests {
         let deep = "a/".repeat(MOST_DEPTH) + "a";
         let long = "a".repeat(MOST_NAME_BYTES + 1);
         for path in [
-            "", "..", "a/../b", "/a", "a//b", "a/", "./a", ".git", ".GIT/config", "a/.git/x", ".git ", ".git.", ".git:x",
-            "git~1", "a/Git~2/x", "a\\b", &deep, &long,
+            "",
+            "..",
+            "a/../b",
+            "/a",
+            "a//b",
+            "a/",
+            "./a",
+            ".git",
+            ".GIT/config",
+            "a/.git/x",
+            ".git ",
+            ".git.",
+            ".git:x",
+            "git~1",
+            "a/Git~2/x",
+            "a\\b",
+            &deep,
+            &long,
         ] {
             assert_eq!(read(&[&format!("100644 blob aa\t{path}")]), None, "{path:?}");
         }
-        for path in [".gitignore", ".github/x", ".git-blame-ignore-revs", ".gitattributes", "gitk", "a.git", "..a"] {
+        for path in
+            [".gitignore", ".github/x", ".git-blame-ignore-revs", ".gitattributes", "gitk", "a.git", "..a"]
+        {
             assert!(read(&[&format!("100644 blob aa\t{path}")]).is_some(), "{path:?}");
         }
-        for line in ["160000 commit aa\ta", "100664 blob aa\ta", "120000 blob aa\t.gitmodules", "100644 blob aa", "x"] {
+        for line in
+            ["160000 commit aa\ta", "100664 blob aa\ta", "120000 blob aa\t.gitmodules", "100644 blob aa", "x"]
+        {
             assert_eq!(read(&[line]), None, "{line:?}");
         }
         assert_eq!(read(&["100644 blob aa\tb", "100644 blob aa\ta"]), None, "out of order");

@@ -60,7 +60,8 @@ impl Scene {
     #[track_caller]
     #[expect(clippy::disallowed_methods, reason = "a test looks at what was written as git sees it")]
     fn run(&self, places: &[(&str, &Path)], arguments: &[&str]) -> String {
-        let settings = ["-c", "user.name=t", "-c", "user.email=t@example.invalid", "-c", "core.untrackedCache=false"];
+        let settings =
+            ["-c", "user.name=t", "-c", "user.email=t@example.invalid", "-c", "core.untrackedCache=false"];
         let mut command = Command::new("git");
         command.current_dir(self.path("repo")).args(settings).args(arguments).env_clear();
         command.env("PATH", "/usr/local/bin:/usr/bin:/bin").env("GIT_CONFIG_NOSYSTEM", "1");
@@ -101,7 +102,10 @@ impl Scene {
                 } else {
                     fs::read(&path).unwrap()
                 };
-                seen.insert(path.strip_prefix(&self.root).unwrap().iter().skip(1).collect(), (meta.mode(), content));
+                seen.insert(
+                    path.strip_prefix(&self.root).unwrap().iter().skip(1).collect(),
+                    (meta.mode(), content),
+                );
             }
         }
         seen
@@ -109,7 +113,7 @@ impl Scene {
 }
 
 /// Every kind of file, names with odd bytes, deep and many folders, contents of all sizes.
-fn varied(scene: &Scene) {
+fn varied(scene: &Scene, many: usize) {
     scene.write("empty", "");
     scene.write("large", (0..700_000_u32).map(|n| (n % 251) as u8).collect::<Vec<_>>());
     scene.write("newline", "\n");
@@ -122,7 +126,7 @@ fn varied(scene: &Scene) {
     for name in ["a", "a.b/1", "a-b", "a0/1", "ab/c/d", "ab/c.d", "ab/c/e/f", "ab/c-", "ab.c"] {
         scene.write(name, name);
     }
-    for n in 0..1200 {
+    for n in 0..many {
         scene.write(format!("many/{}/{n}", n % 37), format!("{n}\n").repeat(n % 50));
     }
     scene.write("run", "#!/bin/sh\n");
@@ -135,9 +139,10 @@ fn varied(scene: &Scene) {
 
 #[test]
 fn it_is_what_git_would_have_written_and_git_knows_every_file_without_reading_it() {
-    for format in ["sha1", "sha256"] {
+    // Enough for several threads, and few.
+    for (format, many) in [("sha1", 2 * FILES_OF_A_THREAD), ("sha256", 40)] {
         let scene = Scene::new(format);
-        varied(&scene);
+        varied(&scene, many);
         scene.commit();
         scene.fill().unwrap();
 
@@ -146,7 +151,10 @@ fn it_is_what_git_would_have_written_and_git_knows_every_file_without_reading_it
         let places = [("GIT_WORK_TREE", tree.as_path()), ("GIT_INDEX_FILE", index.as_path())];
         scene.run(&places, &["read-tree", "--reset", "-u", "HEAD"]);
         assert!(scene.picture("tree") == scene.picture("by-git"), "{format}");
-        assert_eq!(scene.made(&["ls-files", "--stage", "-t", "-v"]), scene.run(&places, &["ls-files", "--stage", "-t", "-v"]));
+        assert_eq!(
+            scene.made(&["ls-files", "--stage", "-t", "-v"]),
+            scene.run(&places, &["ls-files", "--stage", "-t", "-v"])
+        );
 
         assert_eq!(scene.made(&["status", "--porcelain"]), "");
         // This looks at what the kernel says alone.
@@ -160,6 +168,7 @@ fn it_is_what_git_would_have_written_and_git_knows_every_file_without_reading_it
         assert_eq!(scene.made(&["diff-files", "--name-only"]), "newline\n");
         fs::File::open(&file).unwrap().set_modified(stat.modified().unwrap()).unwrap();
         assert_eq!(scene.made(&["-c", "core.trustctime=false", "status", "--porcelain"]), "");
+        fs::write(&file, "x").unwrap();
         assert_eq!(scene.made(&["status", "--porcelain"]), " M newline\n");
 
         // The trees are there as git has them: only those on the way to a change are made.
@@ -173,7 +182,7 @@ fn it_is_what_git_would_have_written_and_git_knows_every_file_without_reading_it
 #[test]
 fn the_trees_of_all_folders_are_those_of_git() {
     let scene = Scene::new("sha1");
-    varied(&scene);
+    varied(&scene, 40);
     scene.commit();
     scene.fill().unwrap();
     // Git would look for the objects of a tree it does not know, and name those of a wrong one.
@@ -234,7 +243,9 @@ fn what_git_would_convert_or_refuse_is_left_to_git() {
     let variants: [(&str, Prepare); 12] = [
         ("attributes", |s| s.write(".gitattributes", "*.txt eol=crlf\n")),
         ("attributes below", |s| s.write("a/.gitattributes", "* ident\n")),
-        ("attributes of the repository", |s| s.write(".git/info/attributes", "*.x working-tree-encoding=UTF-16\n")),
+        ("attributes of the repository", |s| {
+            s.write(".git/info/attributes", "*.x working-tree-encoding=UTF-16\n");
+        }),
         ("autocrlf", |s| drop(s.git(&["config", "core.autocrlf", "true"]))),
         ("eol", |s| drop(s.git(&["config", "core.eol", "crlf"]))),
         ("no links", |s| drop(s.git(&["config", "core.symlinks", "false"]))),
@@ -276,7 +287,9 @@ fn nothing_is_followed_or_overwritten() {
         fs::write(scene.path("blob"), text).unwrap();
         scene.git(&["hash-object", "-w", "--", &scene.path("blob").display().to_string()]).trim().to_owned()
     };
-    let bytes = |hex: &str| (0..40).step_by(2).map(|i| u8::from_str_radix(&hex[i..i + 2], 16).unwrap()).collect::<Vec<_>>();
+    let bytes = |hex: &str| {
+        (0..40).step_by(2).map(|i| u8::from_str_radix(&hex[i..i + 2], 16).unwrap()).collect::<Vec<_>>()
+    };
     // A link and a folder of the same name: what is in the folder would land where the link points.
     let folder = scene.git(&["rev-parse", "HEAD^{tree}"]).trim().to_owned();
     let link = blob(&scene.path("outside").display().to_string());

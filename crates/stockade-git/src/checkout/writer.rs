@@ -67,8 +67,11 @@ impl<'w> Writer<'w> {
             self.open.clear();
             return Ok(path);
         };
-        let (folder, name) = (path.get(..slash).unwrap_or_default(), path.get(slash + 1..).unwrap_or_default());
-        let holds = |outer: &[u8]| folder.strip_prefix(outer).is_some_and(|rest| matches!(rest.first(), None | Some(&b'/')));
+        let (folder, name) =
+            (path.get(..slash).unwrap_or_default(), path.get(slash + 1..).unwrap_or_default());
+        let holds = |outer: &[u8]| {
+            folder.strip_prefix(outer).is_some_and(|rest| matches!(rest.first(), None | Some(&b'/')))
+        };
         while self.open.pop_if(|(outer, _)| !holds(outer)).is_some() {}
         let mut at = self.open.last().map_or(0, |(outer, _)| outer.len() + 1);
         while let Some(rest) = folder.get(at..).filter(|rest| !rest.is_empty()) {
@@ -93,7 +96,8 @@ impl<'w> Writer<'w> {
             Kind::Link => return Ok(Content::Link(Vec::new())),
         };
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        rustix::fs::openat(self.folder(), name, flags, Mode::from_raw_mode(mode)).map(|f| Content::File(f.into()))
+        rustix::fs::openat(self.folder(), name, flags, Mode::from_raw_mode(mode))
+            .map(|f| Content::File(f.into()))
     }
 
     fn complete(&self, item: &Item, content: Content) -> Result<Seen, Errno> {
@@ -173,7 +177,11 @@ fn failed(item: &Item, e: Errno) -> String {
 }
 
 /// As an index keeps it: the lower half of each number.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an index has room for the lower half")]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "an index has room for the lower half"
+)]
 fn seen(stat: &Stat) -> Seen {
     Seen {
         changed: (stat.st_ctime as u32, stat.st_ctime_nsec as u32),

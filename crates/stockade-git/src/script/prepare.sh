@@ -13,6 +13,7 @@ tree_of() {
         GIT_WORK_TREE=$1 GIT_INDEX_FILE=$scratch
         export GIT_WORK_TREE GIT_INDEX_FILE
         if [ -n "$("$git" ls-files -u | head -c 1)" ]; then exit 3; fi
+        changed
         add
         "$git" write-tree
     )
@@ -74,7 +75,7 @@ note)
     echo "start $(start_of "$tree")"
     ;;
 esac
-rm -f "$scratch" "$list" "$GIT_DIR/callers-index" "$GIT_DIR/stockade-dirty"
+rm -f "$scratch" "$list" "$list.new" "$GIT_DIR/callers-index" "$GIT_DIR/stockade-dirty"
 
 # Attributes further down may set a filter, too.
 if "$git" grep -q -E '^[^#]*[[:space:]]filter=' -- ':(glob)**/.gitattributes'; then exit 4; fi

@@ -17,10 +17,11 @@ use stockade_git::{
     GitError, is_ref_name,
     script::{self, Captured, NUMBERED},
 };
-use stockade_journal::{JournalError, remove_tree, walk};
+use stockade_journal::{JournalError, remove_tree};
 use tokio::sync::mpsc;
 
 use super::{
+    fingerprint::Fingerprint,
     record::{Taken, WorktreeRecord},
     script::{Ran, Script, ScriptError, Sink, close, run},
     stage::{Stage, Work},
@@ -57,8 +58,8 @@ enum ExportError {
     Host(#[from] GitError),
     #[error("the bundle cannot be kept: {0}")]
     Io(#[from] std::io::Error),
-    #[error("the worktree cannot be read: {0}")]
-    Walk(#[from] JournalError),
+    #[error("a thread broke")]
+    Thread,
 }
 
 /// What was brought into the repository.
@@ -71,6 +72,8 @@ struct Brought {
     notes: Vec<(&'static str, String)>,
     /// Whether the files hold nothing that is not in the repository, ignored files included.
     is_spent: bool,
+    /// What the files of a made worktree look like.
+    fingerprint: Option<Fingerprint>,
 }
 
 impl Stage {
@@ -87,7 +90,6 @@ impl Stage {
             return None;
         };
         let brought = self.bring(&work, plan, survey, stops).await;
-        self.unpin();
         let mut record = GitRecord {
             repository: self.workspace.common.display().to_string(),
             tree: self.workspace.tree,
@@ -109,17 +111,23 @@ impl Stage {
                     record.result = Some(brought.result.clone());
                 }
                 let mut notes = brought.notes;
-                notes.extend(self.settle(&brought.refs, brought.is_spent, &mut record));
+                notes.extend(std::thread::scope(|scope| {
+                    scope.spawn(|| self.unpin());
+                    self.settle(&brought.refs, brought.is_spent, brought.fingerprint, &mut record)
+                }));
                 record.refs = brought.refs;
                 record.bundle_bytes = brought.bundle_bytes;
                 Some(Exported { record, changes: brought.changes, notes, failed: None })
             }
-            Err(e) => Some(Exported {
-                record,
-                changes: Changes::default(),
-                notes: Vec::new(),
-                failed: Some(e.to_string()),
-            }),
+            Err(e) => {
+                self.unpin();
+                Some(Exported {
+                    record,
+                    changes: Changes::default(),
+                    notes: Vec::new(),
+                    failed: Some(e.to_string()),
+                })
+            }
         }
     }
 
@@ -133,6 +141,7 @@ impl Stage {
         &self,
         refs: &[GitRef],
         is_spent: bool,
+        fingerprint: Option<Fingerprint>,
         record: &mut GitRecord,
     ) -> Option<(&'static str, String)> {
         if self.workspace.tree != WorkTree::Made {
@@ -142,12 +151,10 @@ impl Stage {
             record.worktree = None;
             return gone(remove_tree(&self.folder));
         }
-        let taken = remove_tree(&self.private.path)
-            .and_then(|()| walk::Snapshot::take(&self.tree, &walk::Bounds::default()))
-            .map(|snapshot| Taken {
-                commits: refs.iter().map(|r| r.object.clone()).collect(),
-                fingerprint: snapshot.fingerprint(),
-            });
+        let fingerprint = fingerprint.unwrap_or_else(|| Fingerprint::begin(&self.tree));
+        let taken = remove_tree(&self.private.path).and_then(|()| fingerprint.end()).map(|fingerprint| {
+            Taken { commits: refs.iter().map(|r| r.object.clone()).collect(), fingerprint }
+        });
         let kept = taken.map_err(|e| e.to_string()).and_then(|taken| {
             let record = WorktreeRecord {
                 repository: self.workspace.common.display().to_string(),
@@ -170,10 +177,11 @@ impl Stage {
             .map_err(|refusal| ExportError::Fence(refusal.cause.message.clone()))?;
         let carried = self.carry(work, plan, &mut fence, stops).await;
         close(fence);
-        let (captured, wanted, bytes) = carried?;
+        let Carried { captured, wanted, bytes, fingerprint } = carried?;
         let mut brought = Brought {
             refs: wanted.into_iter().map(|w| w.made).collect(),
             bundle_bytes: bytes,
+            fingerprint,
             ..Brought::default()
         };
         self.tell(work, &captured, &mut brought)?;
@@ -187,8 +195,13 @@ impl Stage {
         if brought.refs.is_empty() {
             brought.is_spent = !captured.missed && !captured.ignored;
         } else {
-            let (mut changes, nested) = work.host.changes(&work.start, &captured.result)?;
-            changes.commits = work.host.commits(&tips(&brought.refs), &self.known(work))?;
+            let (tips, known) = (tips(&brought.refs), self.known(work));
+            let (changed, commits) = std::thread::scope(|scope| {
+                let commits = scope.spawn(|| work.host.commits(&tips, &known));
+                (work.host.changes(&work.start, &captured.result), commits.join())
+            });
+            let (mut changes, nested) = changed?;
+            changes.commits = commits.map_err(|_| ExportError::Thread)??;
             changes.complete &= !captured.missed;
             brought.changes = changes;
             if !nested.is_empty() {
@@ -226,7 +239,7 @@ impl Stage {
         plan: &LaunchPlan,
         fence: &mut Fence,
         stops: &mut mpsc::Receiver<StopRequest>,
-    ) -> Result<(Captured, Vec<Wanted>, u64), ExportError> {
+    ) -> Result<Carried, ExportError> {
         let env = self.environment(plan, work);
         let capture = Script {
             text: script::CAPTURE,
@@ -244,6 +257,9 @@ impl Stage {
         let captured = script::captured(&ran.report).filter(|_| ran.code == Some(0));
         let captured = captured.ok_or_else(|| failed(&ran))?;
         let mut wanted = self.wanted(work, &captured);
+        // From now on nobody changes the files, and with something to bring they stay.
+        let stays = self.workspace.tree == WorkTree::Made && !wanted.is_empty();
+        let fingerprint = stays.then(|| Fingerprint::begin(&self.tree));
         let objects = wanted.iter().map(|w| w.made.object.clone()).collect();
         let present = work.host.present(&objects)?;
         let missing = wanted.iter_mut().filter(|w| !present.contains(&w.made.object));
@@ -267,7 +283,7 @@ impl Stage {
         if !there.is_empty() {
             work.host.make_refs(&there)?;
         }
-        Ok((captured, wanted, bytes))
+        Ok(Carried { captured, wanted, bytes, fingerprint })
     }
 
     /// Bundles what the repository lacks and fetches it there; gives the size of the bundle.
@@ -336,6 +352,16 @@ impl Stage {
         });
         wanted.filter(|w| is_ref_name(&w.made.name)).take(MOST_REFS).collect()
     }
+}
+
+/// What came out of the fence.
+#[derive(Debug)]
+struct Carried {
+    captured: Captured,
+    wanted: Vec<Wanted>,
+    /// Bytes of the bundle.
+    bytes: u64,
+    fingerprint: Option<Fingerprint>,
 }
 
 /// A reference to make.

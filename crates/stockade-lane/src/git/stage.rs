@@ -129,11 +129,11 @@ impl Stage {
             base: base.clone(),
             start: base.clone(),
         };
+        let made = self.workspace.tree == WorkTree::Made;
+        let filling = self.filling(served, &work)?;
         work.host.pin(&work.refs, base).map_err(|e| refusal(&e))?;
         // From now on there is something to let go.
         let work = self.work.insert(work).clone();
-        let made = self.workspace.tree == WorkTree::Made;
-        let filling = self.filling(served, &work)?;
         let prepared = match filling {
             Some(filling) => self.filled(filling, plan, survey, &work, stops).await?,
             None => self.prepared(script::preparation(&self.workspace), plan, survey, &work, stops).await?,
