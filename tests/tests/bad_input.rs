@@ -446,7 +446,7 @@ fn names_that_nobody_knows() {
         let message = format!(
             "`{}` line 3: unknown field `timeot`, expected one of `provider`, `mode`, `timeout`, `idle_timeout`, \
              `network`, `allow`, `provider_sandbox`, `max_processes`, `max_memory`, `max_open_files`, `max_file_size`, \
-             `max_temp`, `max_growth`, `max_output`, `require_limits`, `rung`",
+             `max_temp`, `max_growth`, `max_output`, `max_turns`, `max_tokens`, `max_cost`, `require_limits`, `rung`",
             config.display()
         );
         let error = mistake(

@@ -6,6 +6,7 @@
 mod fold;
 mod outcome;
 mod recent;
+mod requests;
 mod terminal;
 #[cfg(test)]
 mod tests;
@@ -16,8 +17,11 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use self::requests::RequestRecord;
+
 use self::fold::Fold;
 use crate::{
+    budget::Spent,
     changes::Changes,
     event::{Event, Usage},
     plan::LaunchPlan,
@@ -142,6 +146,16 @@ pub enum ModelEvidence {
     None,
 }
 
+/// Who says what a run cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum CostSource {
+    /// The agent, by the list prices that it knows.
+    Agent,
+    /// The tokens on the wire, by the prices of the profile or the configuration.
+    Prices,
+}
+
 /// How a run ended, with everything folded from its events.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ending {
@@ -163,6 +177,8 @@ pub struct Ending {
     pub usage: Option<Usage>,
     /// Cost in US dollars; `None`: unknown.
     pub cost_usd: Option<f64>,
+    /// Who says so.
+    pub cost_source: Option<CostSource>,
     /// The model.
     pub model: ModelIdentity,
     /// Permissions decided.
@@ -175,6 +191,10 @@ pub struct Ending {
     pub tool_calls: u64,
     /// Model requests on the wire, side requests left out.
     pub model_requests: u64,
+    /// The last of them, at most 100.
+    pub requests: Vec<RequestRecord>,
+    /// What they came to.
+    pub spent: Spent,
     /// Network decisions that refused or answered something here, by code.
     pub network_refusals: BTreeMap<String, u64>,
 }

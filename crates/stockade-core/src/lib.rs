@@ -3,6 +3,7 @@
 //! Nothing here does input or output. [`plan::plan`] and [`judge::Judge`] are pure; clock, file system, processes and
 //! network come in at the edges, as data.
 
+pub mod budget;
 pub mod changes;
 pub mod event;
 pub mod git;

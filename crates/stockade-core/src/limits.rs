@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::budget::Usd;
+
 /// One thing that is limited. A closed list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -23,6 +25,12 @@ pub enum LimitId {
     Growth,
     /// What is kept of each output stream, in bytes.
     Output,
+    /// Answers to calls of the main turn.
+    Turns,
+    /// Tokens sent and generated.
+    Tokens,
+    /// Money, in millionths of a US dollar.
+    Cost,
 }
 
 impl LimitId {
@@ -36,6 +44,9 @@ impl LimitId {
             Self::Temp => "temp",
             Self::Growth => "growth",
             Self::Output => "output",
+            Self::Turns => "turns",
+            Self::Tokens => "tokens",
+            Self::Cost => "cost",
         }
     }
 
@@ -49,13 +60,17 @@ impl LimitId {
             Self::Temp => "--max-temp",
             Self::Growth => "--max-growth",
             Self::Output => "--max-output",
+            Self::Turns => "--max-turns",
+            Self::Tokens => "--max-tokens",
+            Self::Cost => "--max-cost",
         }
     }
 
     /// A value of this limit for people.
     pub fn show(self, value: u64) -> String {
         match self {
-            Self::Processes | Self::OpenFiles => value.to_string(),
+            Self::Processes | Self::OpenFiles | Self::Turns | Self::Tokens => value.to_string(),
+            Self::Cost => Usd::of_millionths(value).to_string(),
             Self::Memory | Self::FileSize | Self::Temp | Self::Growth | Self::Output => size_text(value),
         }
     }
@@ -97,6 +112,8 @@ pub enum LimitBy {
     Tmpfs,
     /// The runner itself, which reads no more.
     Runner,
+    /// The gateway, which forwards no more.
+    Gateway,
     /// Samples.
     Sampling,
 }
@@ -107,7 +124,7 @@ pub enum LimitBy {
 pub struct PlannedLimit {
     /// Which.
     pub id: LimitId,
-    /// The limit: a count, or bytes.
+    /// The limit: a count, bytes, or millionths of a US dollar.
     pub limit: u64,
     /// How it is held.
     pub state: LimitState,
@@ -125,7 +142,7 @@ pub struct PlannedLimit {
 pub struct LimitRecord {
     /// Which.
     pub id: LimitId,
-    /// The limit: a count, or bytes.
+    /// The limit: a count, bytes, or millionths of a US dollar.
     pub limit: u64,
     /// How it was held.
     pub state: LimitState,

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    budget::{Price, Usd},
     git::{GitWorkspace, WorkTree},
     guarantee::Guarantee,
     limits::LimitDemand,
@@ -59,10 +60,38 @@ pub struct Order {
     pub limits: Limits,
     /// Whether limits that are only watched are enough.
     pub require_limits: LimitDemand,
+    /// What the caller says that the ordered model costs; it goes before what the profile says.
+    pub price: Option<Price>,
+    /// Whether an answer may leave open which model gave it.
+    pub served_model: ServedModelDemand,
+    /// What makes a success.
+    pub expect: Expectation,
     /// The id of the session, fixed before the start: a UUID.
     pub session: String,
     /// The model listener.
     pub listener: Listener,
+}
+
+/// Whether an answer may leave open which model gave it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ServedModelDemand {
+    /// It may, and the receipt says what is known.
+    #[default]
+    Reported,
+    /// It may not: every answer of a main turn has to name an accepted model.
+    Required,
+}
+
+/// What makes a success, beside a proper end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Expectation {
+    /// An answer that is not empty.
+    #[default]
+    Answer,
+    /// Measured changes in the workspace, with an answer or without.
+    Changes,
 }
 
 /// The model listener as the agent sees it.
@@ -193,6 +222,16 @@ pub struct Limits {
     pub max_open_files: u64,
     /// Bytes of one file.
     pub max_file_bytes: u64,
+    /// Answers to calls of the main turn; `None`: no limit.
+    #[serde(default)]
+    pub max_turns: Option<u64>,
+    /// Tokens sent and generated, over all calls; `None`: no limit.
+    #[serde(default)]
+    pub max_tokens: Option<u64>,
+    /// Money, in US dollars; `None`: no limit.
+    #[serde(default)]
+    #[schemars(with = "Option<f64>")]
+    pub max_cost_usd: Option<Usd>,
 }
 
 impl Default for Limits {
@@ -208,6 +247,9 @@ impl Default for Limits {
             max_growth_bytes: Some(16 * 1024 * 1024 * 1024),
             max_open_files: 65_536,
             max_file_bytes: 16 * 1024 * 1024 * 1024,
+            max_turns: None,
+            max_tokens: None,
+            max_cost_usd: None,
         }
     }
 }

@@ -17,12 +17,13 @@ use serde::{Deserialize, Serialize};
 
 pub use self::launch::{HOME, PROVIDER_FOLDER};
 use crate::{
+    budget::{Budget, Price},
     git::GitWorkspace,
     guarantee::Guarantee,
     limits::{CgroupHierarchy, PlannedLimit},
     mode::{AccessMode, Api, NetworkPolicy, ProviderSandbox},
     network::Destination,
-    order::{Limits, Order, Pin, PinKind, TextFacts},
+    order::{Expectation, Limits, Order, Pin, PinKind, ServedModelDemand, TextFacts},
     profile::{CredentialHeader, Profile, SideRequest, Stop},
     status::Refusal,
     survey::{Rung, RungTrial, Survey},
@@ -90,6 +91,8 @@ pub struct LaunchPlan {
     pub endpoint: PlannedEndpoint,
     /// What the gateway lets through.
     pub wire: PlannedWire,
+    /// What makes a success.
+    pub expect: Expectation,
     /// Limits.
     pub limits: Limits,
     /// How each of them is held here.
@@ -151,6 +154,10 @@ pub struct PlannedModel {
     pub requested_as: String,
     /// Names under which the endpoint may report it.
     pub served_as: Vec<String>,
+    /// Whether an answer may leave open which model gave it.
+    pub served_model: ServedModelDemand,
+    /// What it costs; null: unknown.
+    pub price: Option<Price>,
 }
 
 /// The kernel ids of the agent.
@@ -302,6 +309,18 @@ pub struct PlannedClass {
     pub name: String,
     /// Exact set of tools.
     pub tools: Vec<String>,
+}
+
+impl LaunchPlan {
+    /// What the run may spend.
+    pub fn budget(&self) -> Budget {
+        Budget {
+            max_turns: self.limits.max_turns,
+            max_tokens: self.limits.max_tokens,
+            max_cost: self.limits.max_cost_usd,
+            price: self.model.price,
+        }
+    }
 }
 
 /// Checks what needs no host: prompt, model, effort, instructions, endpoint and network policy. Everything found here

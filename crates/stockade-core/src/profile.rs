@@ -10,7 +10,10 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::mode::{AccessMode, Api};
+use crate::{
+    budget::Price,
+    mode::{AccessMode, Api},
+};
 
 /// A provider profile as read from its TOML file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -65,6 +68,9 @@ pub struct Models {
     /// Suffixes that the endpoint may add to any asked name.
     #[serde(default)]
     pub served_suffixes: Vec<String>,
+    /// What models cost at the vendor's own service: name → price.
+    #[serde(default)]
+    pub prices: BTreeMap<String, Price>,
 }
 
 /// The vendor's own service.

@@ -10,7 +10,7 @@ use crate::{
     event::Usage,
     git::GitRecord,
     guarantee::Guarantee,
-    judge::{Denial, ModelIdentity, PermissionRecord},
+    judge::{CostSource, Denial, ModelIdentity, PermissionRecord, RequestRecord},
     limits::LimitRecord,
     mode::{AccessMode, NetworkPolicy, ProviderSandbox},
     network::Destination,
@@ -81,6 +81,9 @@ pub struct Receipt {
     pub usage: Option<Usage>,
     /// Cost in US dollars; null: unknown.
     pub cost_usd: Option<f64>,
+    /// Who says so; null where the cost is.
+    #[serde(default)]
+    pub cost_source: Option<CostSource>,
     /// Message and evidence; null only for `complete`.
     pub error: Option<ErrorText>,
     /// Where it failed; null only for `complete`.
@@ -117,6 +120,9 @@ pub struct Receipt {
     pub tool_calls: u64,
     /// Model requests on the wire.
     pub model_requests: u64,
+    /// The last of them with their answers, at most 100.
+    #[serde(default)]
+    pub requests: Vec<RequestRecord>,
     /// The model.
     pub model_identity: Option<ModelIdentity>,
     /// What changed in the workspace.

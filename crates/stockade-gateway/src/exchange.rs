@@ -23,6 +23,7 @@ use crate::{
     headers,
     observe::{Observer, Seen},
     policy::LONGEST_RETRY_AFTER_S,
+    purse,
     read::Held,
     shared::Shared,
     storm::Verdict,
@@ -116,6 +117,7 @@ impl Exchange {
         } else {
             self.shared.storm().failed(self.class, None)
         };
+        self.shared.purse.failed(purse::kind_of(self.class));
         let outcome = Outcome { failure: Some(no_answer.code), ..Outcome::default() };
         self.tell(outcome, Seen { error: Some(text.clone()), ..Seen::default() }).await;
         if verdict == Verdict::End {
@@ -171,6 +173,7 @@ impl Exchange {
         }
         let seen = observer.end();
         if status.is_success() {
+            self.shared.purse.answered(self.number, seen.usage.as_ref());
             match ended {
                 Ended::Whole if seen.finished && seen.error.is_none() => {
                     self.shared.storm().answered(self.class);
@@ -179,6 +182,8 @@ impl Exchange {
                 Ended::Whole | Ended::BrokenOff => verdict = self.shared.storm().broke_off(self.class),
                 Ended::Abandoned => {}
             }
+        } else {
+            self.shared.purse.failed(purse::kind_of(self.class));
         }
         let outcome = Outcome {
             status: Some(status.as_u16()),

@@ -4,6 +4,7 @@
 
 use std::str;
 
+use stockade_core::budget::Budget;
 use stockade_core::network::{Destination, DestinationError};
 
 use crate::{
@@ -142,6 +143,7 @@ fn model_policy() -> Result<ModelPolicy, Violation> {
         failures_before_stop: 1,
         stop_header: None,
         stop_status: None,
+        budget: Budget::default(),
         placeholder_key: None,
     })
 }

@@ -11,6 +11,7 @@ use hyper::{
 };
 use hyper_util::rt::TokioIo;
 use stockade_core::{
+    budget::Reached,
     event::{EventKind, NetworkVerdict, failure_code, network_code},
     text,
 };
@@ -27,6 +28,7 @@ use crate::{
     exchange::Exchange,
     headers,
     policy::{BUFFER_BYTES, CONNECTION_LIMIT, HEAD_LIMIT_BYTES},
+    purse,
     read::{self, Held},
     shared::Shared,
 };
@@ -149,6 +151,9 @@ async fn forward(
         answer::stop(&mut response, &shared.prepared.stop);
         return response;
     }
+    if let Err(reached) = shared.purse.begin(purse::kind_of(call.class)) {
+        return spent(&shared, reached).await;
+    }
     let number = shared.next_request();
     let told = call.tools.iter().take(TOOLS_TOLD).map(|t| text::head(t, TOOL_NAME_BYTES)).collect();
     shared
@@ -177,6 +182,18 @@ async fn forward(
     // An exchange ends without an answer only when the whole gateway does.
     let gone = |_| answer::error(StatusCode::BAD_GATEWAY, failure_code::ABANDONED, "the run has ended");
     answered.await.unwrap_or_else(gone)
+}
+
+/// The answer where a budget is used up. Told once: whatever is asked afterwards is refused for the same reason.
+async fn spent(shared: &Shared, reached: Reached) -> Response<AgentBody> {
+    let message = format!("the run may use no more {}: {}", reached.id.id(), reached.measured);
+    if !shared.purse.was_told() {
+        let Reached { id, value, measured } = reached;
+        shared.facts.tell(EventKind::LimitReached { limit: id.id().to_owned(), value, measured }).await;
+    }
+    let mut response = answer::error(StatusCode::FORBIDDEN, "limit-reached", &message);
+    answer::stop(&mut response, &shared.prepared.stop);
+    response
 }
 
 /// Whether the caller shows the key of the run, where one is demanded. The time taken does not depend on how much of it is

@@ -7,6 +7,7 @@
 //! - The credential is added here, on calls of the model and on nothing else, so it never enters the fence.
 //! - A request is read whole and checked (model, tool list) before anything of it leaves the host.
 //! - An answer passes through as it arrives while a bounded observer reads a copy; what it sees becomes facts.
+//! - A budget of turns, tokens or money is looked at before each call.
 //! - What an agent would repeat for minutes is ended after the failures that the profile allows.
 //! - Where the policy lists hosts, a proxy lets those through and nothing else.
 //! - Look-ups of names are answered at once, with "no such name", and recorded.
@@ -33,6 +34,7 @@ mod names;
 mod observe;
 mod policy;
 mod pool;
+mod purse;
 mod read;
 mod resolve;
 mod shared;

@@ -7,7 +7,10 @@ use hyper::{
     header::{AUTHORIZATION, HeaderName, HeaderValue},
 };
 use secrecy::{ExposeSecret, SecretString};
-use stockade_core::profile::{CredentialHeader, SideRequest};
+use stockade_core::{
+    budget::Budget,
+    profile::{CredentialHeader, SideRequest},
+};
 
 use crate::{error::GatewayError, mask::Mask, upstream::Upstream};
 
@@ -74,6 +77,8 @@ pub struct ModelPolicy {
     pub stop_header: Option<(String, String)>,
     /// The status, in place of a failure's own, on which the agent does not try again.
     pub stop_status: Option<u16>,
+    /// What the run may spend.
+    pub budget: Budget,
     /// The key that callers have to show, needed where others than the agent can reach the listener.
     pub placeholder_key: Option<String>,
 }

@@ -11,6 +11,7 @@ use crate::{
     facts::Facts,
     policy::{ModelPolicy, Prepared},
     pool::Pool,
+    purse::Purse,
     read::Budget,
     storm::Storm,
     tasks::Tasks,
@@ -31,6 +32,7 @@ pub(crate) struct Shared {
     pub(crate) refused: OnceLock<&'static str>,
     pub(crate) storm: Mutex<Storm>,
     pub(crate) requests: AtomicU64,
+    pub(crate) purse: Purse,
 }
 
 impl Shared {

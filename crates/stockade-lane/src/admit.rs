@@ -130,6 +130,9 @@ pub(crate) fn admit(
         accept_missing: request.accept_missing.clone(),
         limits: request.limits.clone(),
         require_limits: request.require_limits,
+        price: request.prices.get(request.model.as_ref().unwrap_or(&profile.profile.models.default)).copied(),
+        served_model: request.served_model,
+        expect: request.expect,
         session: session.to_owned(),
         listener,
     };

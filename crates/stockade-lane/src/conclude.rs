@@ -133,6 +133,7 @@ pub(crate) fn interrupted(request: &LaneRequest, admitted: &Admitted, paths: &Pa
         session_id: None,
         usage: None,
         cost_usd: None,
+        cost_source: None,
         error: Some(error_text(&cause)),
         failure_phase: Some(FailurePhase::Invocation),
         process_started: false,
@@ -158,6 +159,7 @@ pub(crate) fn interrupted(request: &LaneRequest, admitted: &Admitted, paths: &Pa
         denial_count: 0,
         tool_calls: 0,
         model_requests: 0,
+        requests: Vec::new(),
         model_identity: None,
         changes: Changes::default(),
         git: None,
@@ -193,6 +195,7 @@ pub(crate) fn conclude(
     let (judge, run, storage_error) = recorder.into_parts();
     let mut receipt = interrupted(request, admitted, paths);
     let mut answer = None;
+    let mut spent = None;
     let path = verdict.as_ref().err().and_then(|refusal| refusal.path.clone());
     match (verdict, judge) {
         (Err(refusal), _) => refused(&mut receipt, &refusal, facts),
@@ -200,11 +203,15 @@ pub(crate) fn conclude(
             let exit = facts.watched.as_ref().and_then(|w| w.exit);
             let ending = judge.finish(exit, &facts.changes);
             answer.clone_from(&ending.answer);
+            spent = Some(ending.spent.clone());
             judged(&mut receipt, ending, facts);
         }
         (Ok(()), None) => {}
     }
     measured(&mut receipt, facts);
+    if let Some(spent) = &spent {
+        limits::add_spent(&mut receipt, spent);
+    }
     if let Some(exported) = &facts.exported {
         taken_out(&mut receipt, exported);
     }
@@ -279,11 +286,13 @@ fn judged(receipt: &mut Receipt, ending: Ending, facts: &Facts) {
     receipt.session_id = ending.session;
     receipt.usage = ending.usage;
     receipt.cost_usd = ending.cost_usd;
+    receipt.cost_source = ending.cost_source;
     receipt.permissions = ending.permissions;
     receipt.denials = ending.denials;
     receipt.denial_count = ending.denial_count;
     receipt.tool_calls = ending.tool_calls;
     receipt.model_requests = ending.model_requests;
+    receipt.requests = ending.requests;
     receipt.network_decisions = ending.network_refusals;
     receipt.notes.extend(ending.notes);
     let identity = ending.model;

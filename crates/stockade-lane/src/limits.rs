@@ -2,7 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use stockade_core::limits::{LimitId, LimitRecord, LimitState, PlannedLimit};
+use stockade_core::{
+    budget::Spent,
+    limits::{LimitId, LimitRecord, LimitState, PlannedLimit},
+    receipt::Receipt,
+};
 use stockade_fence::MemoryReading;
 
 /// A limit that was passed. The whole tree ends at once.
@@ -101,6 +105,22 @@ pub(crate) fn records(
             }
         })
         .collect()
+}
+
+/// Adds what was spent to the budgets of a receipt. The gateway held them, and its word for the one that was reached is
+/// the run's cause.
+pub(crate) fn add_spent(receipt: &mut Receipt, spent: &Spent) {
+    let cause = receipt.cause.as_ref().map(|cause| cause.code.clone()).unwrap_or_default();
+    for record in &mut receipt.held_limits {
+        let amount = match record.id {
+            LimitId::Turns => spent.turns,
+            LimitId::Tokens => spent.tokens,
+            LimitId::Cost => spent.cost.millionths(),
+            _ => continue,
+        };
+        record.peak = Some(amount);
+        record.reached = cause == format!("limit-{}", record.id.id());
+    }
 }
 
 #[cfg(test)]

@@ -3,11 +3,12 @@
 use std::{collections::BTreeMap, path::PathBuf};
 
 use stockade_core::{
+    budget::Price,
     guarantee::Guarantee,
     limits::LimitDemand,
     mode::{AccessMode, Api, NetworkPolicy, ProviderSandbox},
     network::Destination,
-    order::Limits,
+    order::{Expectation, Limits, ServedModelDemand},
     survey::Rung,
 };
 use stockade_fence::OwnBinary;
@@ -90,6 +91,12 @@ pub struct LaneRequest {
     pub limits: Limits,
     /// Whether limits that are only watched are enough.
     pub require_limits: LimitDemand,
+    /// What models cost, by name; it goes before what the profile says.
+    pub prices: BTreeMap<String, Price>,
+    /// Whether an answer may leave open which model gave it.
+    pub served_model: ServedModelDemand,
+    /// What makes a success.
+    pub expect: Expectation,
     /// The config file that lets only versions of Stockade's own pin list run.
     pub only_listed_pins: Option<String>,
     /// The rehearsal this run is part of.

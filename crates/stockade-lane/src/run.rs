@@ -471,6 +471,7 @@ fn gateway(
         failures_before_stop: plan.wire.failures_before_stop,
         stop_header: plan.wire.stop_header.clone(),
         stop_status: plan.wire.stop_status,
+        budget: plan.budget(),
         placeholder_key: placeholder,
     };
     let egress = inside.egress.map(|listener| Egress { listener, allowed: plan.allow.clone() });

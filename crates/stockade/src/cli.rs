@@ -1,9 +1,11 @@
 //! The command line.
 
+pub(crate) mod budget;
 pub(crate) mod limits;
 
 use std::path::PathBuf;
 
+use self::budget::{BudgetArgs, ExpectArg};
 use self::limits::LimitArgs;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use stockade_core::{
@@ -196,8 +198,16 @@ pub(crate) struct OrderArgs {
     /// Trust this certificate authority too (PEM)
     #[arg(long, value_name = "FILE")]
     pub(crate) ca: Option<PathBuf>,
+    /// End the run where an answer does not say which model gave it
+    #[arg(long)]
+    pub(crate) require_served_model: bool,
+    /// What makes a success, beside a proper end [default: answer]
+    #[arg(long, value_enum, value_name = "WHAT")]
+    pub(crate) expect: Option<ExpectArg>,
     #[command(flatten)]
     pub(crate) limits: LimitArgs,
+    #[command(flatten)]
+    pub(crate) budget: BudgetArgs,
 }
 
 /// How the fence is built, and what may be missing from it.

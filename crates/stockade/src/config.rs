@@ -57,6 +57,9 @@ pub(crate) struct Defaults {
     pub(crate) max_temp: Option<String>,
     pub(crate) max_growth: Option<String>,
     pub(crate) max_output: Option<String>,
+    pub(crate) max_turns: Option<u64>,
+    pub(crate) max_tokens: Option<u64>,
+    pub(crate) max_cost: Option<String>,
     pub(crate) require_limits: Option<stockade_core::limits::LimitDemand>,
     pub(crate) rung: Option<stockade_core::survey::Rung>,
 }
@@ -72,6 +75,9 @@ pub(crate) struct ProviderDefaults {
     pub(crate) key_env: Option<String>,
     pub(crate) ca: Option<PathBuf>,
     pub(crate) provider_sandbox: Option<stockade_core::mode::ProviderSandbox>,
+    /// What models cost, by name.
+    #[serde(default)]
+    pub(crate) prices: BTreeMap<String, stockade_core::budget::Price>,
 }
 
 /// What is forbidden. A ban in any file holds; none can be lifted.
@@ -164,6 +170,14 @@ impl Config {
             )
         })?;
         Ok(Some((value, source)))
+    }
+
+    /// The entries of a table of all files; the last file that has one decides it.
+    pub(crate) fn merged<T>(
+        &self,
+        from: impl Fn(&ConfigFile) -> Option<BTreeMap<String, T>>,
+    ) -> BTreeMap<String, T> {
+        self.layers.iter().filter_map(|(_, file)| from(file)).flatten().collect()
     }
 
     /// The file that forbids something, if one does.

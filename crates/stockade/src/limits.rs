@@ -4,6 +4,7 @@ use stockade_core::limits::{LimitDemand, size_text};
 use stockade_lane::LaneRequest;
 
 use crate::{
+    cli::budget::{BudgetArgs, parse_cost},
     cli::limits::{DemandArg, LimitArgs, OutputArg, SizeArg, parse_output, parse_size, parse_size_or_none},
     config::{Config, Defaults, Setting},
     error::CliError,
@@ -59,6 +60,23 @@ pub(crate) fn apply(
         set.settings.push(Setting { name: "require_limits".to_owned(), value: value.to_owned(), source });
         request.require_limits = demand;
     }
+    Ok(())
+}
+
+/// Sets what may be spent; what is not said is not limited.
+pub(crate) fn apply_budget(
+    args: &BudgetArgs,
+    config: &Config,
+    settings: &mut Vec<Setting>,
+    request: &mut LaneRequest,
+) -> Result<(), CliError> {
+    let mut set = Set { config, settings };
+    let limits = &mut request.limits;
+    let positive = |n: &u64| *n > 0;
+    limits.max_turns = set.count("max_turns", args.max_turns, |d| d.max_turns).filter(positive);
+    limits.max_tokens = set.count("max_tokens", args.max_tokens, |d| d.max_tokens).filter(positive);
+    limits.max_cost_usd =
+        set.text("max_cost", args.max_cost, |d| d.max_cost.clone(), parse_cost, ToString::to_string)?;
     Ok(())
 }
 

@@ -1,12 +1,12 @@
 //! From flags and config files to a lane request.
 
-use std::{io::Read, path::Path};
+use std::{collections::BTreeMap, io::Read, path::Path};
 
 use stockade_core::{
     limits::LimitDemand,
     mode::{AccessMode, Api, NetworkPolicy, ProviderSandbox},
     network::Destination,
-    order::{Limits, PROMPT_LIMIT_BYTES},
+    order::{Expectation, Limits, PROMPT_LIMIT_BYTES, ServedModelDemand},
     survey::Rung,
 };
 use stockade_fence::OwnBinary;
@@ -69,6 +69,12 @@ pub(crate) fn of_args(args: OrderArgs, world: &World) -> Result<Ordered, CliErro
         r.limits.idle_timeout_ms = time.0;
     }
     limits::apply(&args.limits, &config, settings, r)?;
+    limits::apply_budget(&args.budget, &config, settings, r)?;
+    r.prices = config.merged(|f| provider(f).map(|p| p.prices));
+    if args.require_served_model {
+        r.served_model = ServedModelDemand::Required;
+    }
+    r.expect = args.expect.map(Into::into).unwrap_or_default();
     if let Some(cwd) = args.cwd {
         r.cwd = cwd;
     }
@@ -214,6 +220,9 @@ fn bare(provider: String, config: &Config, world: &World) -> Result<LaneRequest,
         accept_missing: Vec::new(),
         limits: Limits::default(),
         require_limits: LimitDemand::Reported,
+        prices: BTreeMap::new(),
+        served_model: ServedModelDemand::Reported,
+        expect: Expectation::Answer,
         only_listed_pins: config.forbidden(|p| p.forbid_unlisted_pins).map(str::to_owned),
         rehearsal: None,
         own_binary: OwnBinary::Absent,

@@ -5,11 +5,14 @@ use std::collections::BTreeMap;
 use super::{
     Denial, ModelEvidence, ModelIdentity, PermissionRecord, Rank, Terminal,
     recent::RecentIds,
-    terminal::{limit_reached, permission_cancelled, settled},
+    requests::{self, RequestRecord},
+    terminal::{limit_reached, permission_cancelled, served_unproven, settled},
     wire::Failure,
 };
 use crate::{
+    budget::{Budget, CallKind, Spent},
     event::{Event, EventKind, PermissionDecision, Source, ToolStatus, Usage, failure_code},
+    order::{Expectation, ServedModelDemand},
     plan::LaunchPlan,
     status::{Boundary, Cause, Status},
     text,
@@ -21,6 +24,11 @@ pub(super) const LIST_LIMIT: usize = 100;
 const ANSWER_LIMIT_BYTES: usize = 16 * 1024 * 1024;
 /// Names, ids and notes longer than this are cut.
 pub(super) const NAME_LIMIT_BYTES: usize = 400;
+
+/// A name, an id or a word, cut where it is too long.
+pub(super) fn clipped(text: &str) -> String {
+    text::head(text, NAME_LIMIT_BYTES)
+}
 
 /// Everything kept between `observe` and `finish`.
 #[derive(Clone, Debug)]
@@ -35,6 +43,8 @@ pub(super) struct Fold {
     /// Text since the last tool call: the answer if the result does not repeat it.
     pub(super) text: String,
     pub(super) result_text: Option<String>,
+    /// What was said before the last tool call: all there is of an answer where a limit ends the work.
+    pub(super) said_before: String,
     /// Whether a part of the text was left out.
     pub(super) text_cut: bool,
     pub(super) valid_lines: u64,
@@ -54,6 +64,16 @@ pub(super) struct Fold {
     pub(super) denial_count: u64,
     pub(super) tool_calls: u64,
     pub(super) model_requests: u64,
+    pub(super) requests: Vec<RequestRecord>,
+    budget: Budget,
+    /// Whether the price of the model is known.
+    pub(super) priced: bool,
+    pub(super) spent: Spent,
+    /// Whether an answer has to name its model.
+    pub(super) served_model: ServedModelDemand,
+    pub(super) expect: Expectation,
+    /// Main turns in a row that failed or were cut.
+    pub(super) failed_in_a_row: u64,
     pub(super) network_refusals: BTreeMap<String, u64>,
     /// The failure of the main turn, until a main turn is answered.
     pub(super) turn_failure: Option<Failure>,
@@ -104,6 +124,7 @@ impl Fold {
             },
             text: String::new(),
             result_text: None,
+            said_before: String::new(),
             text_cut: false,
             valid_lines: 0,
             noise_lines: 0,
@@ -121,6 +142,13 @@ impl Fold {
             denial_count: 0,
             tool_calls: 0,
             model_requests: 0,
+            requests: Vec::new(),
+            budget: plan.budget(),
+            priced: plan.model.price.is_some(),
+            spent: Spent::default(),
+            served_model: plan.model.served_model,
+            expect: plan.expect,
+            failed_in_a_row: 0,
             network_refusals: BTreeMap::new(),
             turn_failure: None,
             side_failure: None,
@@ -176,6 +204,7 @@ impl Fold {
             }
             EventKind::ModelRequest { request, class, model, effort, .. } => {
                 self.model_requests += 1;
+                requests::asked(&mut self.requests, &event.event);
                 self.last_request = self.last_request.max(*request);
                 if *class == self.main_class {
                     for (seen, list) in [
@@ -259,6 +288,9 @@ impl Fold {
             return;
         }
         self.tool_calls += 1;
+        if !self.text.trim().is_empty() {
+            self.said_before = std::mem::take(&mut self.text);
+        }
         self.text.clear();
         self.text_cut = false;
         if self.tools.len() < LIST_LIMIT {
@@ -327,6 +359,12 @@ impl Fold {
         else {
             return None;
         };
+        requests::answered(&mut self.requests, kind);
+        if status.is_some_and(|status| (200..300).contains(&status)) {
+            let kind = if *class == self.main_class { CallKind::Turn } else { CallKind::Side };
+            self.spent.begin(kind);
+            self.spent.answered(&self.budget, *request, usage.as_ref());
+        }
         if let Some(u) = usage {
             self.wire_usage.get_or_insert_with(Usage::default).add(u);
         }
@@ -342,6 +380,7 @@ impl Fold {
         }
         // What the agent asks after its result (and what its end cuts off) says nothing about the result.
         if self.result_request.is_none_or(|last| *request <= last) {
+            self.failed_in_a_row = if failure.is_some() || *cut { self.failed_in_a_row + 1 } else { 0 };
             self.turn_failure = failure;
             if *status == Some(200) {
                 self.last_turn = Some(TurnResponse {
@@ -354,7 +393,13 @@ impl Fold {
         if *status != Some(200) {
             return None;
         }
-        let served = served_model.as_ref()?;
+        let Some(served) = served_model else {
+            let unproven = self.served_model == ServedModelDemand::Required && finish_reason.is_some();
+            return unproven.then(|| {
+                let cause = served_unproven(format!("response {request}"));
+                settled(Rank::Mismatch, Status::ModelMismatch, cause)
+            });
+        };
         if self.identity.evidence != ModelEvidence::Wire {
             self.identity.evidence = ModelEvidence::Wire;
             self.identity.served.clear();

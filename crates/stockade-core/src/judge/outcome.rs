@@ -1,14 +1,15 @@
 //! From the fold to the ending.
 
 use super::{
-    AgentExit, Ending, ModelEvidence, Terminal, TerminalKind,
+    AgentExit, CostSource, Ending, ModelEvidence, Terminal, TerminalKind,
     fold::Fold,
     output_cause,
-    terminal::permission_cancelled,
-    wire::{Failure, stated_in_words},
+    terminal::{permission_cancelled, served_unproven},
+    wire::{self, Failure, stated_in_words},
 };
 use crate::{
     changes::Changes,
+    order::{Expectation, ServedModelDemand},
     status::{Boundary, Cause, FailurePhase, Status},
 };
 
@@ -27,7 +28,7 @@ pub(super) fn ending(
     let answer = answer(&fold);
     let text = answer.text;
     let verdict = match settled.map(|t| t.kind) {
-        Some(TerminalKind::Result) => result_checks(&fold, text),
+        Some(TerminalKind::Result) => result_checks(&fold, text, changes),
         Some(TerminalKind::Settled(status, cause)) => {
             Verdict::Failed(status, cause, FailurePhase::Invocation)
         }
@@ -57,20 +58,30 @@ pub(super) fn ending(
     if complete && let Some(line) = &fold.first_noise {
         notes.push(format!("{} line(s) on stdout are not of the agent's format: {line}", fold.noise_lines));
     }
+    if let Some(note) = effort_note(&fold) {
+        notes.push(note);
+    }
     if answer.cut {
         notes.push("the answer was too long to be kept whole here; the transcript has all of it".to_owned());
-    }
-    if let Some(ordered) = &fold.effort
-        && let Some(sent) = fold.identity.efforts_seen.iter().find(|sent| *sent != ordered)
-    {
-        notes.push(format!("the effort `{ordered}` was ordered and `{sent}` was sent on the wire"));
     }
     if !changes.complete {
         notes.push("the workspace was too large to be walked whole; changes are incomplete".to_owned());
     }
+    let text = match &verdict {
+        Verdict::Failed(Status::LimitReached, ..) => {
+            text.or(Some(fold.said_before.as_str()).filter(|said| !said.is_empty()))
+        }
+        _ => text,
+    };
     let (status, cause, phase) = match verdict {
         Verdict::Complete => (Status::Complete, None, None),
         Verdict::Failed(status, cause, phase) => (status, Some(*cause), Some(phase)),
+    };
+    let priced = fold.spent.cost.dollars();
+    let (cost_usd, cost_source) = match (fold.cost_usd, fold.priced && fold.spent.unstated.is_none()) {
+        (Some(cost), _) => (Some(cost), Some(CostSource::Agent)),
+        (None, true) => (Some(priced), Some(CostSource::Prices)),
+        (None, false) => (None, None),
     };
     Ending {
         status,
@@ -81,13 +92,16 @@ pub(super) fn ending(
         notes,
         session: fold.session,
         usage: fold.usage.or(fold.wire_usage),
-        cost_usd: fold.cost_usd,
+        cost_usd,
+        cost_source,
         model: fold.identity,
         permissions: fold.permissions,
         denials: fold.denials,
         denial_count: fold.denial_count,
         tool_calls: fold.tool_calls,
         model_requests: fold.model_requests,
+        requests: fold.requests,
+        spent: fold.spent,
         network_refusals: fold.network_refusals,
     }
 }
@@ -118,7 +132,7 @@ fn wire_verdict(failure: &Failure) -> Verdict {
 }
 
 /// A proper terminal event is a success only if the wire agrees and there is an answer.
-fn result_checks(fold: &Fold, answer: Option<&str>) -> Verdict {
+fn result_checks(fold: &Fold, answer: Option<&str>, changes: &Changes) -> Verdict {
     let postprocess =
         |status, cause: Cause| Verdict::Failed(status, Box::new(cause), FailurePhase::Postprocess);
     if let Some(cause) = &fold.wire_mismatch {
@@ -133,23 +147,11 @@ fn result_checks(fold: &Fold, answer: Option<&str>) -> Verdict {
     if let Some(cause) = stream_cut(fold) {
         return postprocess(Status::IncompleteOutput, cause);
     }
-    if let Some(turn) = &fold.last_turn {
-        let step = format!("response {}", turn.request);
-        match turn.finish_reason.as_deref() {
-            Some("length" | "max_tokens") => {
-                return postprocess(
-                    Status::IncompleteOutput,
-                    output_cause("max-tokens", &step, "the answer was cut by the model's token limit"),
-                );
-            }
-            Some("content_filter" | "refusal") => {
-                return postprocess(
-                    Status::RefusedByModel,
-                    Cause::new("content-filter", Boundary::Model, step, "the model refused to answer"),
-                );
-            }
-            _ => {}
-        }
+    if let Some((status, cause)) = unfinished(fold) {
+        return postprocess(status, cause);
+    }
+    if fold.served_model == ServedModelDemand::Required && fold.identity.evidence != ModelEvidence::Wire {
+        return postprocess(Status::ModelMismatch, served_unproven("wire".to_owned()));
     }
     if let Some((model, place)) = &fold.reported_mismatch
         && fold.identity.evidence != ModelEvidence::Wire
@@ -170,6 +172,10 @@ fn result_checks(fold: &Fold, answer: Option<&str>) -> Verdict {
             ),
         );
     }
+    if fold.expect == Expectation::Changes {
+        return expected_changes(changes)
+            .map_or(Verdict::Complete, |cause| postprocess(Status::NoResult, cause));
+    }
     if answer.is_none() {
         return match fold.failure() {
             Some(f) => wire_verdict(f),
@@ -180,6 +186,53 @@ fn result_checks(fold: &Fold, answer: Option<&str>) -> Verdict {
         };
     }
     Verdict::Complete
+}
+
+/// What the finish reason of the last main turn says, where it is none of an answer that is whole.
+fn unfinished(fold: &Fold) -> Option<(Status, Cause)> {
+    let turn = fold.last_turn.as_ref()?;
+    let step = format!("response {}", turn.request);
+    match turn.finish_reason.as_deref()? {
+        "length" | "max_tokens" | "max_output_tokens" => Some((
+            Status::IncompleteOutput,
+            output_cause("max-tokens", &step, "the answer was cut by the model's token limit"),
+        )),
+        "model_context_window_exceeded" => Some((
+            Status::IncompleteOutput,
+            output_cause(wire::CONTEXT_OVERFLOW, &step, "the answer was cut where the model's context ended"),
+        )),
+        "content_filter" | "refusal" => Some((
+            Status::RefusedByModel,
+            Cause::new("content-filter", Boundary::Model, step, "the model refused to answer"),
+        )),
+        _ => None,
+    }
+}
+
+/// Why expected changes are not there; `None`: they are.
+fn expected_changes(changes: &Changes) -> Option<Cause> {
+    if !changes.commits.is_empty() || !changes.files.is_empty() {
+        return None;
+    }
+    let (code, message) = if changes.complete {
+        ("no-changes", "changes were expected, and nothing changed in the workspace")
+    } else {
+        ("changes-unknown", "changes were expected, and the workspace could not be walked whole to find any")
+    };
+    Some(Cause::new(code, Boundary::Workspace, "changes", message))
+}
+
+/// An effort that did not go out as it was ordered.
+fn effort_note(fold: &Fold) -> Option<String> {
+    let ordered = fold.effort.as_ref()?;
+    let seen = &fold.identity.efforts_seen;
+    match seen.iter().find(|sent| *sent != ordered) {
+        Some(sent) => Some(format!("the effort `{ordered}` was ordered and `{sent}` was sent on the wire")),
+        None if seen.is_empty() && !fold.identity.requested_seen.is_empty() => {
+            Some(format!("the effort `{ordered}` was ordered and none was sent on the wire"))
+        }
+        None => None,
+    }
 }
 
 /// The cause for a last main turn whose answer was cut off on the wire.
@@ -215,6 +268,9 @@ fn agent_error(fold: &Fold, text: &str, http_status: Option<u16>) -> Verdict {
     if let Some(cause) = stream_cut(fold) {
         return failed(Status::IncompleteOutput, cause.with_evidence(text));
     }
+    if let Some((status, cause)) = unfinished(fold) {
+        return failed(status, cause.with_evidence(text));
+    }
     match http_status {
         Some(http) if http >= 400 => wire_verdict(&Failure::stated_by_agent(http, text)),
         _ if fold.last_turn.is_none()
@@ -233,8 +289,11 @@ fn agent_error(fold: &Fold, text: &str, http_status: Option<u16>) -> Verdict {
 /// The gateway ended a retry storm: what failed on the wire is the reason.
 fn retry_storm(fold: &Fold) -> Verdict {
     match (fold.failure(), stream_cut(fold)) {
-        (Some(f), _) => wire_verdict(f),
-        (None, Some(cause)) => failed(Status::IncompleteOutput, cause),
+        (Some(f), _) => {
+            let (status, cause) = f.verdict();
+            failed(status, cause.with_evidence(tries(fold)))
+        }
+        (None, Some(cause)) => failed(Status::IncompleteOutput, cause.with_evidence(tries(fold))),
         (None, None) => failed(
             Status::ProviderError,
             Cause::new(
@@ -245,6 +304,10 @@ fn retry_storm(fold: &Fold) -> Verdict {
             ),
         ),
     }
+}
+
+fn tries(fold: &Fold) -> String {
+    format!("{} main turn(s) in a row failed; Stockade ended the retries", fold.failed_in_a_row)
 }
 
 /// The agent ended without a terminal event.
@@ -267,6 +330,9 @@ fn without_result(fold: &Fold, exit: Option<AgentExit>, answer: Option<&str>) ->
     }
     if let Some(f) = fold.failure() {
         return wire_verdict(f);
+    }
+    if let Some((status, cause)) = unfinished(fold) {
+        return failed(status, cause);
     }
     let noise = |cause: Cause| {
         let cause = match &fold.first_noise {

@@ -152,6 +152,17 @@ pub(super) fn permission_cancelled(tool: &str) -> Cause {
     .with_remedy("use Stockade's own profile of this provider: its permission strategy never prompts")
 }
 
+/// The cause for an answer that does not name its model, where that has to be proven.
+pub(super) fn served_unproven(step: String) -> Cause {
+    Cause::new(
+        "served-model-unproven",
+        Boundary::Model,
+        step,
+        "nothing on the wire says which model answered, and `--require-served-model` wants it proven",
+    )
+    .with_remedy("use an endpoint that names the model in its answers, or leave out `--require-served-model`")
+}
+
 pub(super) fn limit_reached(limit: &str, value: &str, measured: &str) -> Terminal {
     let (rank, status, what) = match limit {
         "wall" => (Rank::TimedOut, Status::TimedOut, "the deadline passed"),
@@ -164,6 +175,9 @@ pub(super) fn limit_reached(limit: &str, value: &str, measured: &str) -> Termina
             "the folders that the agent can write grew by more than allowed",
         ),
         "output" => (Rank::LimitReached, Status::LimitReached, "the agent wrote more than is kept"),
+        "turns" => (Rank::LimitReached, Status::LimitReached, "the agent asked for more turns than allowed"),
+        "tokens" => (Rank::LimitReached, Status::LimitReached, "the tokens that the run may use are used up"),
+        "cost" => (Rank::LimitReached, Status::LimitReached, "the money that the run may cost is spent"),
         _ => (Rank::LimitReached, Status::LimitReached, "a limit was reached"),
     };
     let flag = match limit {

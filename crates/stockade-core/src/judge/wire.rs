@@ -1,8 +1,9 @@
 //! What a failed answer on the wire means.
 
 use crate::{
-    event::{EventKind, failure_code},
+    event::{EventKind, StatedError, failure_code},
     status::{Boundary, Cause, Status},
+    text,
 };
 
 /// A failed answer, kept until an answer of the same class succeeds.
@@ -15,6 +16,7 @@ pub(super) struct Failure {
     content_type: Option<String>,
     retry_after_s: Option<u64>,
     error: Option<String>,
+    stated: StatedError,
 }
 
 /// Words by which an agent says that the service is busy, where nothing was seen on the wire.
@@ -24,6 +26,46 @@ const BUSY_WORDS: [&str; 4] = ["server busy", "overloaded", "rate limit", "too m
 /// because an agent's error may be about anything.
 const STATED_QUOTA_WORDS: [&str; 5] =
     ["exceeded your", "insufficient_quota", "usage limit", "spend limit", "out of usage"];
+
+/// The code of a conversation that is longer than the model can read.
+pub(super) const CONTEXT_OVERFLOW: &str = "context-overflow";
+
+/// Words by which vendors say that a conversation is longer than the model can read.
+const OVERFLOW_WORDS: [&str; 7] = [
+    "prompt is too long",
+    "maximum context length",
+    "maximum prompt length",
+    "context_length_exceeded",
+    "context window",
+    "context limit",
+    "context length",
+];
+
+/// Words by which vendors say that their filter took a request or an answer.
+const FILTER_WORDS: [&str; 4] =
+    ["content_policy_violation", "content_filter", "violating our usage policy", "content management policy"];
+
+/// Codes and types of errors that say that a quota is used up.
+const QUOTA_CODES: [&str; 6] = [
+    "insufficient_quota",
+    "usage_limit_reached",
+    "usage_not_included",
+    "billing_error",
+    "billing_hard_limit_reached",
+    "quota_exceeded",
+];
+
+/// Codes and types of errors that say that the service has too much to do.
+const BUSY_CODES: [&str; 4] =
+    ["overloaded_error", "server_is_overloaded", "slow_down", "service_unavailable_error"];
+
+/// Words by which a 429 says that a quota is used up, not that the service is busy for a moment.
+const QUOTA_WORDS: [&str; 8] =
+    ["quota", "usage limit", "billing", "credit", "spend limit", "out of usage", "monthly", "weekly limit"];
+
+/// The same for other statuses, whose errors may be about anything.
+const QUOTA_SENTENCES: [&str; 4] =
+    ["credit balance is too low", "api usage limits", "exceeded your current quota", "out of usage credits"];
 
 /// What the agent's own words say about the service, where the wire is silent; `None`: nothing that is known.
 pub(super) fn stated_in_words(text: &str) -> Option<(Status, Cause)> {
@@ -39,12 +81,12 @@ pub(super) fn stated_in_words(text: &str) -> Option<(Status, Cause)> {
     if says(&STATED_QUOTA_WORDS) {
         return make(Status::UsageExhausted, "quota", "the agent says that the quota is used up");
     }
+    if says(&OVERFLOW_WORDS) {
+        let message = "the agent says that the conversation is longer than the model can read";
+        return make(Status::ProviderError, CONTEXT_OVERFLOW, message);
+    }
     None
 }
-
-/// Words by which a 429 says that a quota is used up, not that the service is busy for a moment.
-const QUOTA_WORDS: [&str; 8] =
-    ["quota", "usage limit", "billing", "credit", "spend limit", "out of usage", "monthly", "weekly limit"];
 
 impl Failure {
     /// The failure in a response, if it is one.
@@ -57,6 +99,7 @@ impl Failure {
             content_type,
             retry_after_s,
             error,
+            stated,
             finish_reason,
             cut,
             ..
@@ -76,6 +119,7 @@ impl Failure {
             content_type: content_type.clone(),
             retry_after_s: *retry_after_s,
             error: error.clone(),
+            stated: stated.as_deref().cloned().unwrap_or_default(),
         })
     }
 
@@ -89,22 +133,33 @@ impl Failure {
             content_type: None,
             retry_after_s: None,
             error: Some(text.to_owned()),
+            stated: StatedError::default(),
         }
+    }
+
+    /// A status and its cause, with what was seen.
+    fn named(
+        &self,
+        status: Status,
+        code: &str,
+        boundary: Boundary,
+        message: String,
+        remedy: &str,
+    ) -> (Status, Cause) {
+        let mut cause = Cause::new(code, boundary, self.step.clone(), message);
+        if let Some(s) = self.status {
+            cause = cause.with_evidence(format!("HTTP {s}"));
+        }
+        if let Some(says) = self.error.as_ref().filter(|says| !says.is_empty()) {
+            cause = cause.with_evidence(says.clone());
+        }
+        (status, if remedy.is_empty() { cause } else { cause.with_remedy(remedy) })
     }
 
     /// The ending it stands for.
     pub(super) fn verdict(&self) -> (Status, Cause) {
-        let step = &self.step;
-        let says = self.error.clone().unwrap_or_default();
-        let make = |status, code: &str, boundary, message: String, remedy: &str| {
-            let mut cause = Cause::new(code, boundary, step.clone(), message);
-            if let Some(s) = self.status {
-                cause = cause.with_evidence(format!("HTTP {s}"));
-            }
-            if !says.is_empty() {
-                cause = cause.with_evidence(says.clone());
-            }
-            (status, if remedy.is_empty() { cause } else { cause.with_remedy(remedy) })
+        let make = |status, code: &str, boundary, message, remedy: &str| {
+            self.named(status, code, boundary, message, remedy)
         };
         let Some(http) = self.status else {
             let code = self.no_answer.clone().unwrap_or_else(|| failure_code::PROTOCOL.to_owned());
@@ -127,6 +182,87 @@ impl Failure {
                 "check the path in `--endpoint`: it usually ends in /v1",
             );
         }
+        let message = |what: &str| match http {
+            200 => format!("the endpoint's answer states an error: {what}"),
+            _ => format!("the endpoint answered {http}: {what}"),
+        };
+        let model = Boundary::Model;
+        match self.meaning(http) {
+            Meaning::Overflow => make(
+                Status::ProviderError,
+                CONTEXT_OVERFLOW,
+                model,
+                message("the conversation is longer than the model can read"),
+                "give the agent less to read at once, or use a model with a larger context",
+            ),
+            Meaning::Filtered => make(
+                Status::RefusedByModel,
+                "content-filter",
+                model,
+                message("the vendor's filter refused the request"),
+                "",
+            ),
+            Meaning::Quota => {
+                let message = message(&format!("the quota is used up{}", self.comes_back()));
+                make(Status::UsageExhausted, "quota", model, message, "")
+            }
+            Meaning::Overloaded => make(
+                Status::ProviderBusy,
+                "overloaded",
+                model,
+                message("the service is overloaded"),
+                "try again later",
+            ),
+            Meaning::RateLimited => {
+                let message = message(&format!("too many requests{}", self.comes_back()));
+                make(Status::ProviderBusy, "rate-limited", model, message, "try again later")
+            }
+            Meaning::Status => self.by_status(http),
+        }
+    }
+
+    /// When it may be tried again, only where the endpoint states it.
+    fn comes_back(&self) -> String {
+        match (self.retry_after_s, self.stated.resets_at_s) {
+            (_, Some(at)) => format!(", it comes back at {}", text::utc_time(at)),
+            (Some(s), None) => format!(", try again in {s} s"),
+            (None, None) => String::new(),
+        }
+    }
+
+    /// What an error says by its code, its type or its words, whatever its status.
+    fn meaning(&self, http: u16) -> Meaning {
+        let text = self.error.as_deref().unwrap_or_default().to_lowercase();
+        let codes = [self.stated.code.as_deref(), self.stated.kind.as_deref()];
+        let code_in = |list: &[&str]| codes.iter().flatten().any(|code| list.contains(code));
+        let says = |words: &[&str]| words.iter().any(|word| text.contains(word));
+        let is_about_request = matches!(http, 200 | 400 | 413 | 422);
+        let busy = text.contains("not your limit") || text.contains("busy");
+        if code_in(&["context_length_exceeded"]) || is_about_request && says(&OVERFLOW_WORDS) {
+            Meaning::Overflow
+        } else if code_in(&["content_filter", "content_policy_violation", "invalid_prompt"])
+            || is_about_request && says(&FILTER_WORDS)
+        {
+            Meaning::Filtered
+        } else if code_in(&QUOTA_CODES)
+            || says(&QUOTA_SENTENCES)
+            || http == 429 && !busy && says(&QUOTA_WORDS)
+        {
+            Meaning::Quota
+        } else if code_in(&BUSY_CODES) || matches!(http, 503 | 529) {
+            Meaning::Overloaded
+        } else if http == 429 || code_in(&["rate_limit_error", "rate_limit_exceeded"]) {
+            Meaning::RateLimited
+        } else {
+            Meaning::Status
+        }
+    }
+
+    /// What the status alone says.
+    fn by_status(&self, http: u16) -> (Status, Cause) {
+        let make = |status, code: &str, boundary, message, remedy: &str| {
+            self.named(status, code, boundary, message, remedy)
+        };
         let message = |what: &str| format!("the endpoint answered {http}: {what}");
         match http {
             401 | 403 => make(
@@ -150,34 +286,19 @@ impl Failure {
                 message("it does not have the model, or the path is wrong"),
                 "check `--model` and `--endpoint`",
             ),
-            429 => {
-                let text = says.to_lowercase();
-                let busy = text.contains("not your limit") || text.contains("busy");
-                if !busy && QUOTA_WORDS.iter().any(|w| text.contains(w)) {
-                    make(
-                        Status::UsageExhausted,
-                        "quota",
-                        Boundary::Model,
-                        message("the quota is used up"),
-                        "",
-                    )
-                } else {
-                    let wait = self.retry_after_s.map_or(String::new(), |s| format!(", try again in {s} s"));
-                    make(
-                        Status::ProviderBusy,
-                        "rate-limited",
-                        Boundary::Model,
-                        format!("the endpoint answered 429: too many requests{wait}"),
-                        "try again later",
-                    )
-                }
-            }
-            503 | 529 => make(
-                Status::ProviderBusy,
-                "overloaded",
+            413 => make(
+                Status::ProviderError,
+                "request-too-large",
                 Boundary::Model,
-                message("the service is overloaded"),
-                "try again later",
+                message("the request is larger than it takes"),
+                "give the agent less to read at once",
+            ),
+            200 if self.stated != StatedError::default() => make(
+                Status::ProviderError,
+                "stated-error",
+                Boundary::Model,
+                "the endpoint's answer states an error".to_owned(),
+                "",
             ),
             200 => make(
                 Status::ProviderError,
@@ -189,4 +310,15 @@ impl Failure {
             _ => make(Status::ProviderError, "http-error", Boundary::Model, message("an error"), ""),
         }
     }
+}
+
+/// What an error says.
+enum Meaning {
+    Overflow,
+    Filtered,
+    Quota,
+    Overloaded,
+    RateLimited,
+    /// No more than its status.
+    Status,
 }

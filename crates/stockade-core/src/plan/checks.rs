@@ -1,9 +1,10 @@
 //! Checks of the order itself: they need no host.
 
+use super::launch;
 use crate::{
     mode::{AccessMode, NetworkPolicy},
     network::DESTINATION_LIMIT,
-    order::{Order, PROMPT_LIMIT_BYTES, WorkspaceKind},
+    order::{Expectation, Order, PROMPT_LIMIT_BYTES, WorkspaceKind},
     profile::Profile,
     status::{Boundary, Cause, Refusal, Status},
 };
@@ -70,6 +71,15 @@ pub(super) fn order(order: &Order, profile: &Profile) -> Result<(), Refusal> {
             format!("one of: {}", profile.models.efforts.join(", ")),
         ));
     }
+    spending(order, profile)?;
+    if order.expect == Expectation::Changes && order.mode == AccessMode::ReadOnly {
+        return Err(usage(
+            "expect-changes-read-only",
+            "expect",
+            "changes are expected and nothing may be changed".to_owned(),
+            "use `--mode isolated-write`, or leave out `--expect changes`".to_owned(),
+        ));
+    }
     if order.network == NetworkPolicy::None {
         return Err(usage(
             "network-none",
@@ -91,6 +101,24 @@ pub(super) fn order(order: &Order, profile: &Profile) -> Result<(), Refusal> {
         endpoint_url(url)?;
     }
     Ok(())
+}
+
+/// A budget of money needs a price.
+fn spending(order: &Order, profile: &Profile) -> Result<(), Refusal> {
+    if order.limits.max_cost_usd.is_none() || launch::price(order, profile).is_some() {
+        return Ok(());
+    }
+    let model = order.model.as_ref().unwrap_or(&profile.models.default);
+    Err(usage(
+        "price-unknown",
+        "max-cost",
+        format!("`--max-cost` cannot be held: what `{model}` costs there is not known"),
+        format!(
+            "say it in the config file: [providers.{}.prices.\"{model}\"] with `input` and `output`, in US dollars for a \
+             million tokens; or use `--max-tokens`",
+            profile.name
+        ),
+    ))
 }
 
 /// A list without its policy, or a policy without its list, says two things at once.

@@ -8,11 +8,12 @@ use super::{
     own_sandbox, rungs::Footing,
 };
 use crate::{
+    budget::Price,
     git,
     mode::{AccessMode, NetworkPolicy, ProviderSandbox},
     network::{self, Host},
     order::{Order, Pin, WorkspaceKind, base_environment},
-    profile::{Profile, PromptDelivery},
+    profile::{Models, Profile, PromptDelivery},
     status::{Boundary, Cause, Refusal},
     survey::{Rung, Survey},
     template,
@@ -192,6 +193,7 @@ pub(super) fn assemble(
             stop_header: profile.wire.stop_header.clone(),
             stop_status: profile.wire.stop_status,
         },
+        expect: order.expect,
         limits: order.limits.clone(),
         cgroups: limits::groups(&held_limits, survey),
         held_limits,
@@ -217,7 +219,17 @@ fn planned_model(order: &Order, profile: &Profile) -> PlannedModel {
     served_as.extend(profile.models.served_as.get(&requested_as).into_iter().flatten().cloned());
     served_as.extend(profile.models.served_suffixes.iter().map(|suffix| format!("{requested_as}{suffix}")));
     let source = if order.model.is_some() { "order" } else { "profile-default" };
-    PlannedModel { asked, source: source.to_owned(), requested_as, served_as }
+    let price = price(order, profile);
+    let served_model = order.served_model;
+    PlannedModel { asked, source: source.to_owned(), requested_as, served_as, served_model, price }
+}
+
+/// What the ordered model costs. A vendor's prices say nothing about another endpoint's.
+pub(super) fn price(order: &Order, profile: &Profile) -> Option<Price> {
+    let Models { default, aliases, prices, .. } = &profile.models;
+    let asked = order.model.as_ref().unwrap_or(default);
+    let vendors = || prices.get(asked).or_else(|| prices.get(aliases.get(asked)?)).copied();
+    order.price.or_else(|| vendors().filter(|_| order.endpoint.url.is_none()))
 }
 
 fn argv_parts<'p>(order: &Order, profile: &'p Profile) -> Vec<&'p String> {

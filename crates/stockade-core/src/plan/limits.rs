@@ -2,6 +2,7 @@
 
 use super::PlannedIdentity;
 use crate::{
+    budget::Usd,
     limits::{CgroupFacts, CgroupHierarchy, LimitBy, LimitDemand, LimitId, LimitState, PlannedLimit},
     order::Order,
     status::{Boundary, Cause, Refusal, Status},
@@ -57,6 +58,19 @@ pub(super) fn of(
             crate::limits::size_text(limits.output_bytes_per_s)
         ),
     ));
+    let budgets = [
+        (LimitId::Turns, limits.max_turns, "answers to calls of the main turn"),
+        (LimitId::Tokens, limits.max_tokens, "the tokens that answers state"),
+        (
+            LimitId::Cost,
+            limits.max_cost_usd.map(Usd::millionths),
+            "the tokens that answers state, by their price",
+        ),
+    ];
+    for (id, limit, counted) in budgets {
+        let mechanism = format!("the gateway forwards no further call; it counts {counted}");
+        all.extend(limit.map(|limit| enforced(id, limit, LimitBy::Gateway, &mechanism)));
+    }
     all
 }
 

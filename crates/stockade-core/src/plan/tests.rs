@@ -66,6 +66,9 @@ fn order() -> Order {
         accept_missing: Vec::new(),
         limits: Limits::default(),
         require_limits: crate::limits::LimitDemand::Reported,
+        price: None,
+        served_model: crate::order::ServedModelDemand::Reported,
+        expect: crate::order::Expectation::Answer,
         session: "0198c0de-0000-7000-8000-000000000001".to_owned(),
         listener: Listener::default(),
     }

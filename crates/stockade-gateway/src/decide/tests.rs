@@ -1,5 +1,5 @@
 use proptest::prelude::*;
-use stockade_core::profile::SideRequest;
+use stockade_core::{budget::Budget, profile::SideRequest};
 
 use super::*;
 use crate::upstream::Upstream;
@@ -21,6 +21,7 @@ fn policy() -> ModelPolicy {
         failures_before_stop: 1,
         stop_header: None,
         stop_status: None,
+        budget: Budget::default(),
         placeholder_key: None,
     }
 }

@@ -1,9 +1,12 @@
 //! What never reaches the endpoint.
 
-use stockade_core::event::{EventKind, NetworkVerdict, network_code};
+use stockade_core::{
+    budget::{Budget, Price, Usd},
+    event::{EventKind, NetworkVerdict, network_code},
+};
 
 use crate::support::{
-    ANSWER, CHAT, Endpoint, KEY, PLACEHOLDER, STOP, Stand, TITLE, TURN, Told, policy, post,
+    ANSWER, CHAT, Endpoint, KEY, PLACEHOLDER, STOP, Stand, TITLE, TURN, Told, policy, post, respond,
 };
 
 fn stand() -> (Endpoint, Stand) {
@@ -146,4 +149,70 @@ fn a_flood_of_requests_is_no_flood_of_facts() {
     let (facts, _) = stand.end();
     assert_eq!(facts.len(), 201);
     assert!(matches!(&facts[200], EventKind::Note { code, .. } if code == "more-not-a-model-call"));
+}
+
+/// What a budget refused: the limit, its value and what was measured.
+fn limits(stand: &Stand, count: usize) -> Vec<(String, String, String)> {
+    stand.wait(count, |fact| match fact {
+        EventKind::LimitReached { limit, value, measured } => {
+            Some((limit.clone(), value.clone(), measured.clone()))
+        }
+        _ => None,
+    })
+}
+
+#[test]
+fn a_budget_of_turns_refuses_the_turn_after_the_last_and_counts_no_failures_and_no_titles() {
+    let endpoint = Endpoint::start(|got, wire| match got.number {
+        0 => respond(wire, "500 Oops", "text/plain", "oops"),
+        _ => respond(wire, "200 OK", "application/json", ANSWER),
+    });
+    let mut policy = policy(&endpoint.url());
+    policy.budget.max_turns = Some(2);
+    let stand = Stand::start(policy);
+    let mut agent = stand.agent();
+    let statuses: Vec<u16> =
+        [TURN, TITLE, TURN, TURN, TURN, TITLE].map(|body| agent.ask(post(CHAT, body)).status).into();
+    assert_eq!(statuses, [500, 200, 200, 200, 403, 200]);
+    assert_eq!(endpoint.got().len(), 5);
+    assert_eq!(agent.ask(post(CHAT, TURN)).status, 403);
+    let measured = "2 turns answered; one more was asked for".to_owned();
+    assert_eq!(limits(&stand, 1), [("turns".to_owned(), "2".to_owned(), measured)], "told once");
+}
+
+#[test]
+fn a_budget_of_tokens_or_money_is_counted_over_all_answers() {
+    let price = Price {
+        input: Usd::of_millionths(1_000_000),
+        cached_input: None,
+        cache_write: None,
+        output: Usd::of_millionths(2_000_000),
+    };
+    // Each answer states three tokens sent and two generated: seven millionths of a dollar.
+    let cost = Budget { max_cost: Some(Usd::of_millionths(10)), price: Some(price), ..Budget::default() };
+    let tokens = Budget { max_tokens: Some(10), ..Budget::default() };
+    for (budget, told) in
+        [(tokens, ["tokens", "10", "10 tokens"]), (cost, ["cost", "0.00001 USD", "0.000014 USD"])]
+    {
+        let endpoint = Endpoint::answering(ANSWER);
+        let mut policy = policy(&endpoint.url());
+        policy.budget = budget;
+        let stand = Stand::start(policy);
+        let mut agent = stand.agent();
+        let statuses = [TURN, TITLE, TITLE].map(|body| agent.ask(post(CHAT, body)).status);
+        assert_eq!(statuses, [200, 200, 403]);
+        let [limit, value, measured] = told.map(str::to_owned);
+        assert_eq!(limits(&stand, 1), [(limit, value, measured)]);
+    }
+}
+
+#[test]
+fn nothing_is_asked_where_tokens_have_to_be_counted_and_an_answer_did_not_state_them() {
+    let endpoint = Endpoint::answering(r#"{"model":"m-served","choices":[{"finish_reason":"stop"}]}"#);
+    let mut policy = policy(&endpoint.url());
+    policy.budget.max_tokens = Some(1_000);
+    let stand = Stand::start(policy);
+    let mut agent = stand.agent();
+    assert_eq!([TURN, TURN].map(|body| agent.ask(post(CHAT, body)).status), [200, 403]);
+    assert_eq!(limits(&stand, 1)[0].2, "unknown: the answer to request 1 states no tokens");
 }

@@ -12,6 +12,7 @@ use std::{
 
 use secrecy::SecretString;
 use stockade_core::{
+    budget::Budget,
     event::{EventKind, NetworkVerdict},
     profile::{CredentialHeader, SideRequest},
 };
@@ -47,6 +48,7 @@ pub(crate) fn policy(url: &str) -> ModelPolicy {
         failures_before_stop: 2,
         stop_header: Some((STOP.to_owned(), "false".to_owned())),
         stop_status: None,
+        budget: Budget::default(),
         placeholder_key: None,
     }
 }

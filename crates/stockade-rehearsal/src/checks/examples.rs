@@ -118,6 +118,7 @@ pub(crate) fn receipt() -> Receipt {
         session_id: None,
         usage: None,
         cost_usd: None,
+        cost_source: None,
         error: None,
         failure_phase: None,
         process_started: true,
@@ -136,6 +137,7 @@ pub(crate) fn receipt() -> Receipt {
         denial_count: 0,
         tool_calls: 5,
         model_requests: 6,
+        requests: Vec::new(),
         model_identity: Some(ModelIdentity {
             asked: MODEL.to_owned(),
             source: "profile-default".to_owned(),

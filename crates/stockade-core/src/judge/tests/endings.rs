@@ -139,7 +139,10 @@ fn what_ends_a_run_from_outside() {
         ("idle", answered().limit("idle"), signal(9), Status::Stalled, "limit-idle"),
         ("memory", answered().limit("memory"), signal(9), Status::OutOfMemory, "limit-memory"),
         ("output", answered().limit("output"), signal(9), Status::LimitReached, "limit-output"),
-        ("a limit of the future", answered().limit("cost"), None, Status::LimitReached, "limit-cost"),
+        ("turns", answered().limit("turns"), None, Status::LimitReached, "limit-turns"),
+        ("tokens", answered().limit("tokens"), None, Status::LimitReached, "limit-tokens"),
+        ("cost", answered().limit("cost"), None, Status::LimitReached, "limit-cost"),
+        ("a limit of the future", answered().limit("luck"), None, Status::LimitReached, "limit-luck"),
         (
             "other tools than planned",
             answered().network(network_code::TOOLSET_MISMATCH),

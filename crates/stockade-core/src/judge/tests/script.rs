@@ -4,7 +4,7 @@ use crate::{
     changes::Changes,
     event::{
         EVENT_VERSION, Event, EventKind, NetworkVerdict, PermissionDecision, Source, StatedError, ToolStatus,
-        TurnOutcome, failure_code,
+        TurnOutcome, Usage, failure_code,
     },
     judge::{AgentExit, Ending, Judge, note_code},
     order::PinKind,
@@ -20,7 +20,7 @@ pub(super) struct Run {
 }
 
 /// An answer on the wire.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Answer {
     pub(super) class: &'static str,
     pub(super) status: Option<u16>,
@@ -118,6 +118,13 @@ pub(super) fn run_unpinned() -> Run {
     run_of(&plan)
 }
 
+/// A run of a plan in which something was changed.
+pub(super) fn run_with(change: impl FnOnce(&mut LaunchPlan)) -> Run {
+    let mut plan = sample_plan();
+    change(&mut plan);
+    run_of(&plan)
+}
+
 fn run_of(plan: &LaunchPlan) -> Run {
     Run { judge: Judge::new(plan), seq: 0, request: 0 }
         .kernel(EventKind::AgentStarted { argv: vec!["/provider/sample".to_owned()] })
@@ -176,6 +183,11 @@ impl Run {
 
     /// The answer to a request; 0 is the last one.
     pub(super) fn answers(self, request: u64, answer: &Answer) -> Self {
+        self.answers_with(request, answer, None)
+    }
+
+    /// The same, with the tokens that it states.
+    pub(super) fn answers_with(self, request: u64, answer: &Answer, usage: Option<Usage>) -> Self {
         let request = if request == 0 { self.request } else { request };
         self.gateway(EventKind::ModelResponse {
             request,
@@ -184,7 +196,7 @@ impl Run {
             failure: answer.failure.map(str::to_owned),
             finish_reason: answer.finish_reason.map(str::to_owned),
             served_model: answer.served_model.map(str::to_owned),
-            usage: None,
+            usage,
             cut: answer.cut,
             content_type: Some(answer.content_type.to_owned()),
             retry_after_s: answer.retry_after_s,
@@ -265,7 +277,11 @@ impl Run {
     }
 
     pub(super) fn finish(self, exit: Option<AgentExit>) -> Ending {
-        self.judge.finish(exit, &Changes { complete: true, ..Changes::default() })
+        self.finish_with(exit, &Changes { complete: true, ..Changes::default() })
+    }
+
+    pub(super) fn finish_with(self, exit: Option<AgentExit>, changes: &Changes) -> Ending {
+        self.judge.finish(exit, changes)
     }
 }
 

@@ -17,7 +17,34 @@ fn failures() -> Vec<(Answer, Status, &'static str)> {
         (http(402, "pay"), Status::UsageExhausted, "payment-required"),
         (http(403, "forbidden"), Status::Unauthenticated, "key-forbidden"),
         (http(404, "model not found"), Status::UnavailableModel, "model-not-found"),
-        (http(413, "too large"), Status::ProviderError, "http-error"),
+        (http(413, "too large"), Status::ProviderError, "request-too-large"),
+        (
+            http(400, "prompt is too long: 215338 tokens > 200000 maximum"),
+            Status::ProviderError,
+            "context-overflow",
+        ),
+        (
+            http(400, "This model's maximum prompt length is 131072"),
+            Status::ProviderError,
+            "context-overflow",
+        ),
+        (stated(http(400, "x"), "context_length_exceeded"), Status::ProviderError, "context-overflow"),
+        (stated(http(400, "x"), "content_filter"), Status::RefusedByModel, "content-filter"),
+        (stated(http(400, "x"), "invalid_prompt"), Status::RefusedByModel, "content-filter"),
+        (http(400, "Your credit balance is too low to access the API"), Status::UsageExhausted, "quota"),
+        (http(400, "You have reached your specified API usage limits."), Status::UsageExhausted, "quota"),
+        (http(400, "the field `quota` is unknown"), Status::ProviderError, "http-error"),
+        (stated(http(403, "x"), "billing_error"), Status::UsageExhausted, "quota"),
+        (stated(http(429, "x"), "insufficient_quota"), Status::UsageExhausted, "quota"),
+        (stated(http(429, "x"), "usage_limit_reached"), Status::UsageExhausted, "quota"),
+        (stated(http(429, "x"), "rate_limit_error"), Status::ProviderBusy, "rate-limited"),
+        (stated(http(500, "x"), "overloaded_error"), Status::ProviderBusy, "overloaded"),
+        (in_stream("overloaded_error"), Status::ProviderBusy, "overloaded"),
+        (in_stream("server_is_overloaded"), Status::ProviderBusy, "overloaded"),
+        (in_stream("rate_limit_exceeded"), Status::ProviderBusy, "rate-limited"),
+        (in_stream("insufficient_quota"), Status::UsageExhausted, "quota"),
+        (in_stream("context_length_exceeded"), Status::ProviderError, "context-overflow"),
+        (in_stream("something_new"), Status::ProviderError, "stated-error"),
         (http(429, "slow down"), Status::ProviderBusy, "rate-limited"),
         (http(429, "You exceeded your monthly quota"), Status::UsageExhausted, "quota"),
         (http(429, "server busy, not your limit; quota untouched"), Status::ProviderBusy, "rate-limited"),
@@ -36,6 +63,16 @@ fn failures() -> Vec<(Answer, Status, &'static str)> {
         (unanswered(failure_code::TLS), Status::ProviderUnreachable, "tls"),
         (unanswered(failure_code::PROTOCOL), Status::ProviderUnreachable, "protocol"),
     ]
+}
+
+/// With the code that the error states.
+const fn stated(answer: Answer, code: &'static str) -> Answer {
+    Answer { error_code: Some(code), ..answer }
+}
+
+/// An error that a stream states after its head.
+const fn in_stream(code: &'static str) -> Answer {
+    Answer { finish_reason: None, error: Some("data"), error_code: Some(code), ..GOOD }
 }
 
 #[test]
@@ -85,7 +122,7 @@ fn a_turn_that_failed_after_one_that_was_answered_is_no_success() {
 #[test]
 fn a_title_that_failed_matters_only_when_no_turn_was_answered() {
     for (answer, status, cause) in failures() {
-        let title = Answer { class: "title", ..answer.clone() };
+        let title = Answer { class: "title", ..answer };
         for run in [run().wire(&title).wire(&GOOD), run().wire(&GOOD).wire(&title)] {
             let storm = run.network(network_code::RETRY_STORM).settle();
             assert!(!storm.is_decided(), "a storm of titles ends no turn");
@@ -141,7 +178,11 @@ fn the_finish_reason_decides_over_the_agents_success() {
     for (reason, status, cause) in [
         ("stop", Status::Complete, ""),
         ("tool_calls", Status::Complete, ""),
+        ("end_turn", Status::Complete, ""),
+        ("completed", Status::Complete, ""),
         ("length", Status::IncompleteOutput, "max-tokens"),
+        ("max_output_tokens", Status::IncompleteOutput, "max-tokens"),
+        ("model_context_window_exceeded", Status::IncompleteOutput, "context-overflow"),
         ("max_tokens", Status::IncompleteOutput, "max-tokens"),
         ("content_filter", Status::RefusedByModel, "content-filter"),
         ("refusal", Status::RefusedByModel, "content-filter"),
@@ -149,6 +190,11 @@ fn the_finish_reason_decides_over_the_agents_success() {
         let answer = Answer { finish_reason: Some(reason), ..GOOD };
         let ending = run().wire(&answer).succeeds("text").finish(code(0));
         assert_ends(reason, &ending, status, cause);
+        if status != Status::Complete {
+            for run in [run().wire(&answer).errs("incomplete", None), run().wire(&answer)] {
+                assert_ends(reason, &run.finish(code(1)), status, cause);
+            }
+        }
     }
 }
 
@@ -177,4 +223,72 @@ fn a_reset_time_is_told_only_if_one_was_stated() {
     };
     assert_eq!(message(Some(30)), "the endpoint answered 429: too many requests, try again in 30 s");
     assert_eq!(message(None), "the endpoint answered 429: too many requests");
+}
+
+#[test]
+fn a_quota_tells_when_it_comes_back_only_if_that_was_stated() {
+    let message = |resets_at_s, retry_after_s| {
+        let answer = Answer { retry_after_s, resets_at_s, ..http(429, "You exceeded your current quota") };
+        run().wire(&answer).finish(code(1)).cause.unwrap().message
+    };
+    let used_up = "the endpoint answered 429: the quota is used up";
+    assert_eq!(message(None, None), used_up);
+    assert_eq!(message(None, Some(90)), format!("{used_up}, try again in 90 s"));
+    assert_eq!(
+        message(Some(1_893_456_000), Some(90)),
+        format!("{used_up}, it comes back at 2030-01-01T00:00:00Z")
+    );
+}
+
+#[test]
+fn a_retry_storm_tells_how_often_the_turn_failed() {
+    let busy = http(529, "overloaded");
+    let storm = run().wire(&busy).wire(&busy).wire(&busy).network(network_code::RETRY_STORM).settle();
+    let evidence = storm.finish(code(1)).cause.unwrap().evidence;
+    assert!(evidence.iter().any(|line| line.starts_with("3 main turn(s) in a row failed")), "{evidence:?}");
+}
+
+#[test]
+fn every_request_is_told_with_its_answer() {
+    let ending = run()
+        .wire(&stated(http(529, "busy"), "overloaded_error"))
+        .wire(&Answer { served_model: Some("m-1"), ..GOOD })
+        .asks("title")
+        .succeeds("done")
+        .finish(code(0));
+    let told: Vec<_> = ending
+        .requests
+        .iter()
+        .map(|r| {
+            (
+                r.request,
+                r.class.as_str(),
+                r.asked.as_deref(),
+                r.served.as_deref(),
+                r.status,
+                r.error.as_deref(),
+            )
+        })
+        .collect();
+    let asked = Some("m-1");
+    assert_eq!(
+        told,
+        [
+            (1, "turn", asked, None, Some(529), Some("overloaded_error")),
+            (2, "turn", asked, asked, Some(200), None),
+            (3, "title", asked, None, None, None),
+        ]
+    );
+    let mut many = run();
+    for _ in 0..250 {
+        many = many.wire(&GOOD);
+    }
+    let ending = many.succeeds("done").finish(code(0));
+    let numbers: Vec<u64> = ending.requests.iter().map(|r| r.request).collect();
+    assert_eq!(
+        (numbers.len(), numbers.first(), numbers.last()),
+        (100, Some(&151), Some(&250)),
+        "the last ones"
+    );
+    assert_eq!((ending.model_requests, ending.spent.turns), (250, 250));
 }

@@ -2,9 +2,14 @@
 
 use std::{fmt::Write as _, path::PathBuf};
 
-use super::{super::*, hosts, order, planned, render};
+use super::{super::*, hosts, order, pin, planned, profile, render};
 use crate::{
-    order::{EndpointOrder, PROMPT_LIMIT_BYTES, Workspace, WorkspaceKind, WorkspaceObjection},
+    budget::{Price, Usd},
+    limits::{LimitBy, LimitId, LimitState},
+    mode::AccessMode,
+    order::{
+        EndpointOrder, Expectation, Limits, PROMPT_LIMIT_BYTES, Workspace, WorkspaceKind, WorkspaceObjection,
+    },
     plan::checks::is_loopback,
     status::Status,
 };
@@ -184,4 +189,49 @@ fn a_model_is_known_by_its_name_its_aliases_and_the_endpoints_suffixes() {
         served(Some("m-alias")),
         ("order".to_owned(), ["m-alias", "m-real", "m-real-2", "m-alias-build"].map(str::to_owned).to_vec())
     );
+}
+
+#[test]
+fn a_budget_of_money_needs_a_price() {
+    let limits = Limits { max_cost_usd: Some(Usd::of_millionths(1)), ..Limits::default() };
+    let unpriced = Order { limits, ..order() };
+    let refusal = planned(&unpriced, &hosts::plain()).unwrap_err();
+    assert_eq!((refusal.status, refusal.cause.code.as_str()), (None, "price-unknown"));
+    assert!(refusal.cause.remedy.unwrap().contains("prices."));
+    let price = Price {
+        input: Usd::of_millionths(3_000_000),
+        cached_input: None,
+        cache_write: None,
+        output: Usd::of_millionths(15_000_000),
+    };
+    let plan = planned(&Order { price: Some(price), ..unpriced }, &hosts::plain()).unwrap();
+    assert_eq!(plan.budget().price, Some(price));
+    let held = plan.held_limits.iter().find(|l| l.id == LimitId::Cost).unwrap();
+    assert_eq!((held.limit, held.state, held.by), (1, LimitState::Enforced, LimitBy::Gateway));
+}
+
+#[test]
+fn a_vendors_price_holds_at_the_vendors_own_service_only() {
+    let price = Price {
+        input: Usd::of_millionths(1),
+        cached_input: None,
+        cache_write: None,
+        output: Usd::of_millionths(2),
+    };
+    let mut profile = profile();
+    let model = profile.profile.models.default.clone();
+    profile.profile.models.prices.insert(model, price);
+    let at = |url: Option<&str>| {
+        let order = endpoint(url, Some("KEY"), true);
+        plan(&order, &pin(), &hosts::plain(), &profile).unwrap().model.price
+    };
+    assert_eq!(at(None), Some(price));
+    assert_eq!(at(Some("https://elsewhere.example/v1")), None);
+}
+
+#[test]
+fn nothing_can_change_where_nothing_may_be_changed() {
+    let order = Order { mode: AccessMode::ReadOnly, expect: Expectation::Changes, ..order() };
+    let refusal = planned(&order, &hosts::plain()).unwrap_err();
+    assert_eq!((refusal.status, refusal.cause.code.as_str()), (None, "expect-changes-read-only"));
 }
