@@ -429,3 +429,19 @@ fn a_short_name_is_the_model_that_the_profile_lists() {
         assert!(receipt["notes"].as_array().unwrap().contains(&json!(note)), "{receipt:#}");
     }
 }
+
+/// What does not fit into the model's context is told by the program itself, before the model is asked.
+#[test]
+fn a_prompt_beyond_the_models_context_is_named_as_such() {
+    let world = World::with_providers(&Caller::fresh_user());
+    let prompt = world.write("out/long.md", "word ".repeat(1_600_000));
+    let model = ScriptedModel::steps(&world, &json!([]));
+    lane(&world, &model.url, &[]).with_prompt(&prompt).end().expect_code(70);
+    let receipt = world.receipt("r");
+    assert_eq!(
+        (&receipt["status"], &receipt["cause"]["code"], &receipt["modelRequests"]),
+        (&json!("provider-error"), &json!("context-overflow"), &json!(0)),
+        "{receipt:#}"
+    );
+    assert_eq!(world.answer("r"), None, "what the program says by itself is no answer");
+}

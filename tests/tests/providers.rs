@@ -82,6 +82,14 @@ fn faults() -> Vec<Fault> {
             "content-filter",
         ),
         fault("token limit", json!({ "text": "Half", "finish": "length" }), 65, incomplete, "max-tokens"),
+        fault("quota", json!({ "fault": "quota" }), 75, "usage-exhausted", "quota"),
+        fault(
+            "context overflow",
+            json!({ "fault": "context-overflow" }),
+            70,
+            "provider-error",
+            "context-overflow",
+        ),
     ]
 }
 
