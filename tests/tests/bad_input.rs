@@ -427,8 +427,9 @@ fn a_receipt_that_is_there_already_stays_as_it_is() {
 fn names_that_nobody_knows() {
     for caller in Caller::both() {
         let world = World::new(&caller);
-        let error =
-            mistake("provider-unknown", "provider", None, "there is no provider `grokk`", "one of: grok");
+        let names: Vec<&str> = stockade_providers::built_in().iter().map(|provider| provider.name).collect();
+        let known = format!("one of: {}", names.join(", "));
+        let error = mistake("provider-unknown", "provider", None, "there is no provider `grokk`", &known);
         refused(&world, order(&world, &[("--provider", Some("grokk"))]), 64, &error);
 
         let one_of = "one of: low, medium, high, xhigh";

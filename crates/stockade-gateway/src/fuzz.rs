@@ -165,19 +165,14 @@ mod tests {
     #[test]
     fn every_target_has_a_corpus_that_passes() {
         let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus");
-        let mut folders: Vec<_> = fs::read_dir(&corpus)
-            .unwrap()
-            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-            .collect();
-        folders.sort();
-        let mut names = TARGETS.map(|target| target.name);
-        names.sort_unstable();
-        assert_eq!(folders, names);
         for target in TARGETS {
+            let mut inputs = 0;
             for entry in fs::read_dir(corpus.join(target.name)).unwrap() {
                 let path = entry.unwrap().path();
                 assert_eq!((target.run)(&fs::read(&path).unwrap()), Ok(()), "{}", path.display());
+                inputs += 1;
             }
+            assert!(inputs > 0, "{} has no corpus", target.name);
         }
     }
 }
