@@ -105,6 +105,9 @@ pub struct LaunchPlan {
     pub session: String,
     /// The session's own log, relative to the home.
     pub session_log: Option<String>,
+    /// How much of one CPU may be computed while nothing happens, in percent, where the profile says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle_cpu_percent: Option<u32>,
     /// What the agent is given as its key; worthless outside the run.
     pub placeholder_key: String,
     /// What nothing here can prove about the agent, by its profile.

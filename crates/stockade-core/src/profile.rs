@@ -125,6 +125,9 @@ pub struct Launch {
     /// Words that the agent takes as commands of its own, in any case of letters, when a prompt begins with one.
     #[serde(default)]
     pub prompt_commands: Vec<String>,
+    /// Names at the root of a workspace that configure the agent whatever it is told. A workspace that holds one is refused.
+    #[serde(default)]
+    pub workspace_settings: Vec<String>,
     /// How the prompt reaches the agent.
     pub prompt: PromptDelivery,
     /// The environment, beside what every agent gets.
@@ -223,6 +226,8 @@ pub enum Dialect {
     ClaudeStream,
     /// Codex's `exec --json`, with its rollout.
     CodexExec,
+    /// OpenCode's `run --format json`.
+    OpencodeRun,
 }
 
 /// The stream and the log.
@@ -235,6 +240,9 @@ pub struct Output {
     /// fits is followed.
     #[serde(default)]
     pub session_log: Option<String>,
+    /// How much of one CPU the agent and its tools may compute while nothing happens, in percent; 1 where it is not said.
+    #[serde(default)]
+    pub idle_cpu_percent: Option<u32>,
 }
 
 /// The sandbox that the provider brings.

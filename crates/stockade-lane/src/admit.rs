@@ -18,6 +18,7 @@ use stockade_core::{
         WorkspaceObjection,
     },
     plan::LoadedProfile,
+    profile::Profile,
     status::{Boundary, Cause, Refusal, Status},
     survey::Refused,
     text,
@@ -32,7 +33,7 @@ use crate::{
     exposure,
     repository::{self, Found, Served},
     request::{LaneRequest, PromptSource},
-    writable,
+    settings, writable,
 };
 
 /// The longest instructions file that is read, in bytes; profiles ask for less.
@@ -101,7 +102,7 @@ pub(crate) fn admit(
     let writes = exposed("write", &request.writes, &homes, &request.state_root)?;
     let mut notes = Vec::new();
     passed_variables(request, &profile, &mut notes)?;
-    let (workspace, before, served) = workspace(request, &homes, measuring, &mut notes)?;
+    let (workspace, before, served) = workspace(request, &profile.profile, &homes, measuring, &mut notes)?;
     writable::check(&request.writes, &writes, &workspace, measuring)?;
     let key = request.key_env.as_ref().and_then(|name| request.environment.get(name));
     let order = Order {
@@ -369,6 +370,7 @@ fn passed_variables(
 
 fn workspace(
     request: &LaneRequest,
+    profile: &Profile,
     homes: &[PathBuf],
     measuring: &Measuring,
     notes: &mut Vec<String>,
@@ -403,6 +405,7 @@ fn workspace(
         let (survey, before) =
             walk::survey_workspace(&path, &walk::Bounds::default()).map_err(|e| unreadable(&e))?;
         found_objections(&survey, request, &mut objections);
+        objections.extend(settings::objection(&path, profile));
         objections.extend(writable::objections(&request.cwd, &path, survey.owner_uid));
         // A private git folder shows nothing of the configuration.
         if found.git.is_none() {

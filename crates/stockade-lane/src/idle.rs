@@ -2,13 +2,15 @@
 
 use std::time::{Duration, Instant};
 
-/// The share of one CPU below which a tree counts as idle.
-const IDLE_CPU_SHARE: f64 = 0.01;
+/// The share of one CPU below which a tree counts as idle, in percent, where the profile does not say another.
+const IDLE_CPU_PERCENT: u32 = 1;
 
 /// What was seen moving, and when.
 #[derive(Clone, Debug)]
 pub(crate) struct IdleWatch {
     limit: Option<Duration>,
+    /// Of one CPU, from 0 to 1.
+    idle_share: f64,
     last_activity: Instant,
     last_what: &'static str,
     cpu_at: Option<(Instant, Duration)>,
@@ -24,8 +26,9 @@ pub(crate) struct TreeLook {
 }
 
 impl IdleWatch {
-    pub(crate) fn new(limit: Option<Duration>, now: Instant) -> Self {
-        Self { limit, last_activity: now, last_what: "start", cpu_at: None }
+    pub(crate) fn new(limit: Option<Duration>, idle_percent: Option<u32>, now: Instant) -> Self {
+        let idle_share = f64::from(idle_percent.unwrap_or(IDLE_CPU_PERCENT)) / 100.0;
+        Self { limit, idle_share, last_activity: now, last_what: "start", cpu_at: None }
     }
 
     /// Something moved.
@@ -56,7 +59,7 @@ impl IdleWatch {
         if let Some((then, cpu)) = self.cpu_at {
             let window = now.saturating_duration_since(then).as_secs_f64();
             let used = tree.cpu.saturating_sub(cpu).as_secs_f64();
-            if window > 0.0 && used / window >= IDLE_CPU_SHARE {
+            if window > 0.0 && used / window >= self.idle_share {
                 self.saw("cpu", now);
             }
         }
@@ -81,7 +84,7 @@ mod tests {
     #[test]
     fn silence_without_cpu_is_idle_at_the_limit() {
         let start = Instant::now();
-        let mut w = IdleWatch::new(Some(LIMIT), start);
+        let mut w = IdleWatch::new(Some(LIMIT), None, start);
         assert!(!w.look(look(5, 0), 1, start + Duration::from_secs(9)));
         assert!(w.look(look(5, 0), 1, start + Duration::from_secs(10)));
     }
@@ -89,7 +92,7 @@ mod tests {
     #[test]
     fn cpu_and_a_tool_with_a_live_child_are_activity() {
         let start = Instant::now();
-        let mut w = IdleWatch::new(Some(LIMIT), start);
+        let mut w = IdleWatch::new(Some(LIMIT), None, start);
         assert!(!w.look(look(0, 0), 0, start + Duration::from_secs(9)));
         assert!(!w.look(look(500, 0), 0, start + Duration::from_secs(12)));
         assert!(!w.look(look(500, 2), 1, start + Duration::from_secs(23)));
@@ -97,9 +100,22 @@ mod tests {
     }
 
     #[test]
+    fn an_agent_that_never_rests_is_idle_below_its_own_share() {
+        let start = Instant::now();
+        for (percent, idle) in [(None, false), (Some(10), true)] {
+            let mut w = IdleWatch::new(Some(LIMIT), percent, start);
+            let mut is_idle = false;
+            for second in 0..=10 {
+                is_idle = w.look(look(second * 40, 0), 0, start + Duration::from_secs(second));
+            }
+            assert_eq!(is_idle, idle, "{percent:?}");
+        }
+    }
+
+    #[test]
     fn without_a_limit_nothing_is_idle() {
         let start = Instant::now();
-        let mut w = IdleWatch::new(None, start);
+        let mut w = IdleWatch::new(None, None, start);
         assert!(!w.look(look(0, 0), 0, start + Duration::from_secs(1_000_000)));
     }
 }

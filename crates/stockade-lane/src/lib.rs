@@ -24,6 +24,7 @@ mod reserved;
 mod run;
 mod sandbox_probe;
 pub mod scratch;
+mod settings;
 mod stopping;
 mod storage;
 mod streams;

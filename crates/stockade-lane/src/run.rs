@@ -45,7 +45,7 @@ use crate::{
     recorder::{Observer, Recorder},
     request::{LaneRequest, StopRequest},
     reserved::Reserved,
-    sandbox_probe, scratch, storage,
+    sandbox_probe, scratch, settings, storage,
     streams::{self, Streams},
     watch::{self, Running, Watched},
 };
@@ -199,8 +199,13 @@ async fn carry_out(
     let made = plan.mounts.iter().any(|m| m.source == MountSource::MadeWorktree);
     let written = git.filter(|_| made).map_or(plan.cwd.as_path(), |git| git.tree).to_owned();
     let residue = Residue::look_for(&written, &plan.provider_sandbox.residue);
-    let ended =
-        with_home(request, admitted, &plan, &survey, git, begun, state, recorder, stops, clock, facts).await;
+    let ended = match settings::check(&written, &admitted.profile.profile) {
+        Ok(()) => {
+            with_home(request, admitted, &plan, &survey, git, begun, state, recorder, stops, clock, facts)
+                .await
+        }
+        Err(refusal) => Err(refusal),
+    };
     swept(recorder, &residue, &written);
     match stage {
         Some(stage) if facts.process_started => {

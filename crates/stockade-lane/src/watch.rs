@@ -127,7 +127,11 @@ pub(crate) async fn watch(
         fence,
         recorder,
         running,
-        idle: IdleWatch::new(plan.limits.idle_timeout_ms.map(Duration::from_millis), now),
+        idle: IdleWatch::new(
+            plan.limits.idle_timeout_ms.map(Duration::from_millis),
+            plan.idle_cpu_percent,
+            now,
+        ),
         stopping: None,
         killed_at: None,
         linger_until: None,

@@ -176,6 +176,8 @@ mod tests {
         assert_eq!(list.known("grok"), "grok@1.0.41");
         let pin = list.default_for("claude").unwrap();
         assert_eq!((pin.version.as_str(), pin.executable_file().unwrap().size), ("2.1.332", 402_325_736));
+        let pin = list.default_for("opencode").unwrap();
+        assert_eq!((pin.version.as_str(), pin.executable_file().unwrap().size), ("1.18.33", 185_354_368));
         assert!(list.default_for("nobody").is_none());
     }
 

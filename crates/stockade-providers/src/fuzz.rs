@@ -22,12 +22,13 @@ pub struct Target {
 }
 
 /// Every target.
-pub const TARGETS: [Target; 5] = [
+pub const TARGETS: [Target; 6] = [
     Target { name: "claude-stream", run: claude_stream },
     Target { name: "codex-rollout", run: codex_rollout },
     Target { name: "codex-stream", run: codex_stream },
     Target { name: "grok-log", run: grok_log },
     Target { name: "grok-stream", run: grok_stream },
+    Target { name: "opencode-stream", run: opencode_stream },
 ];
 
 /// An event in JSON is at most this long: the longest text, every byte of it escaped, and its names.
@@ -46,6 +47,11 @@ pub fn codex_stream(bytes: &[u8]) -> Result<(), Violation> {
 /// Grok's stream.
 pub fn grok_stream(bytes: &[u8]) -> Result<(), Violation> {
     stream(Dialect::GrokMessages, bytes)
+}
+
+/// OpenCode's stream.
+pub fn opencode_stream(bytes: &[u8]) -> Result<(), Violation> {
+    stream(Dialect::OpencodeRun, bytes)
 }
 
 /// Codex's record of a session.

@@ -11,6 +11,7 @@ pub mod fuzz;
 mod grok;
 mod lines;
 mod messages;
+mod opencode;
 mod profile;
 mod prompt;
 mod reader;

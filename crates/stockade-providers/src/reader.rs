@@ -7,6 +7,7 @@ use crate::{
     codex::CodexExec,
     grok::GrokMessages,
     lines::{Line, Lines},
+    opencode::OpencodeRun,
 };
 
 /// Codes of the notes that a [`Reader`] makes.
@@ -45,6 +46,7 @@ enum Stream {
     GrokMessages(GrokMessages),
     ClaudeStream(ClaudeStream),
     CodexExec(CodexExec),
+    OpencodeRun(OpencodeRun),
 }
 
 impl Reader {
@@ -54,6 +56,7 @@ impl Reader {
             Dialect::GrokMessages => Stream::GrokMessages(GrokMessages::default()),
             Dialect::ClaudeStream => Stream::ClaudeStream(ClaudeStream::default()),
             Dialect::CodexExec => Stream::CodexExec(CodexExec::default()),
+            Dialect::OpencodeRun => Stream::OpencodeRun(OpencodeRun::default()),
         };
         Self { lines: Lines::new(), stream, notes: Notes::default() }
     }
@@ -99,6 +102,7 @@ impl Stream {
             Self::GrokMessages(stream) => stream.read(bytes, out),
             Self::ClaudeStream(stream) => stream.read(bytes, out),
             Self::CodexExec(stream) => stream.read(bytes, out),
+            Self::OpencodeRun(stream) => stream.read(bytes, out),
         }
     }
 }

@@ -24,6 +24,7 @@ const BUILT_IN: &[BuiltIn] = &[
     BuiltIn { name: "claude", text: include_str!("../profiles/claude.toml") },
     BuiltIn { name: "codex", text: include_str!("../profiles/codex.toml") },
     BuiltIn { name: "grok", text: include_str!("../profiles/grok.toml") },
+    BuiltIn { name: "opencode", text: include_str!("../profiles/opencode.toml") },
 ];
 
 /// All profiles that come with Stockade, by name.

@@ -121,7 +121,7 @@ impl Log {
     pub(crate) fn of(dialect: Dialect) -> Self {
         match dialect {
             Dialect::GrokMessages => Log::Grok(GrokLog::default()),
-            Dialect::ClaudeStream => Log::Unread,
+            Dialect::ClaudeStream | Dialect::OpencodeRun => Log::Unread,
             Dialect::CodexExec => Log::Codex(Rollout::default()),
         }
     }

@@ -88,6 +88,14 @@ const SCRIPTS: &[Script] = &[
             "Read-only file system",
         ],
     },
+    Script {
+        provider: "opencode",
+        read_only: include_str!("../scenarios/opencode-read-only.json"),
+        isolated_write: include_str!("../scenarios/opencode-isolated-write.json"),
+        probes: include_str!("../scenarios/opencode-probes.json"),
+        cancel: include_str!("../scenarios/opencode-cancel.json"),
+        refusal_words: &["unavailable tool 'edit'", "unavailable tool 'write'"],
+    },
 ];
 
 impl Script {

@@ -200,6 +200,7 @@ pub(super) fn assemble(
         stop: profile.stop.clone(),
         session: order.session.clone(),
         session_log,
+        idle_cpu_percent: profile.output.idle_cpu_percent,
         placeholder_key: order.listener.placeholder_key.clone(),
         unproven: profile.unproven.clone(),
         notes,

@@ -78,6 +78,8 @@ pub(super) fn profile(p: &Profile) -> Checked {
             return problem(path, "has a part with more than one `*`");
         }
     }
+    let idle_ok = p.output.idle_cpu_percent.is_none_or(|percent| (1..=50).contains(&percent));
+    require(idle_ok, "output.idle_cpu_percent", "is not between 1 and 50")?;
     sandbox(&p.sandbox)?;
     stop(&p.stop)
 }
@@ -143,6 +145,9 @@ fn launch(l: &Launch, m: &Models) -> Checked {
         if command.is_empty() || command.contains(char::is_whitespace) {
             return problem(Path::of("launch.prompt_commands").index(at), "is not one word");
         }
+    }
+    for (at, name) in l.workspace_settings.iter().enumerate() {
+        relative(name, &Path::of("launch.workspace_settings").index(at))?;
     }
     for (name, value) in &l.env {
         let path = Path::of("launch.env").key(name);

@@ -371,3 +371,42 @@ fn codex_has_the_wire_and_the_needs_that_were_measured() {
         assert_eq!(class.read_only_tools.iter().map(String::as_str).find(asks), None);
     }
 }
+
+#[test]
+fn opencode_is_kept_silent_by_its_private_configuration() {
+    let p = find("opencode").unwrap().load().unwrap().profile;
+    let values: BTreeMap<&str, String> = [
+        ("home", "/home/agent"),
+        ("model", "some/model-1"),
+        ("base_url", "http://127.0.0.1:8080/v1"),
+        ("placeholder_key", "placeholder"),
+    ]
+    .map(|(k, v)| (k, v.to_owned()))
+    .into();
+    let read = |path: &str| -> serde_json::Value {
+        let file = p.home_files.iter().find(|f| f.path == path).unwrap();
+        serde_json::from_str(&template::fill(&file.content, &values).unwrap()).unwrap()
+    };
+    let config = read(".config/opencode/opencode.json");
+    for key in ["autoupdate", "snapshot", "lsp", "formatter"] {
+        assert_eq!(config[key], false, "{key}");
+    }
+    assert_eq!((&config["share"], &config["compaction"]["auto"]), (&"disabled".into(), &false.into()));
+    let provider = &config["provider"]["stockade"];
+    assert_eq!(provider["options"]["baseURL"], "http://127.0.0.1:8080/v1");
+    let variants = provider["models"]["some/model-1"]["variants"].as_object().unwrap();
+    assert!(p.models.efforts.iter().all(|effort| variants[effort]["reasoningEffort"] == **effort));
+    assert_eq!(variants.len(), p.models.efforts.len());
+    assert_eq!(config["instructions"][0], format!("/home/agent/{}", p.launch.instructions_file.unwrap()));
+    // Whatever a call asks is allowed or refused, and by default refused.
+    for agent in ["read-only", "isolated-write"] {
+        let rules = config["agent"][agent]["permission"].as_object().unwrap();
+        assert_eq!(rules["*"], "deny");
+        assert!(rules.values().all(|rule| rule == "allow" || rule == "deny"), "{agent} asks");
+    }
+    // It looks here whether the package for plugins is installed.
+    let lock = read(".config/opencode/package-lock.json");
+    assert!(lock["packages"][""]["dependencies"]["@opencode-ai/plugin"].is_string());
+    assert_eq!(p.output.dialect, Dialect::OpencodeRun);
+    assert_eq!((p.sandbox.name, p.launch.prompt), (None, PromptDelivery::Stdin));
+}
