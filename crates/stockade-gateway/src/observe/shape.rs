@@ -56,11 +56,10 @@ impl Found {
 
     fn read(&mut self, data: &[u8]) -> bool {
         let Ok(Loose(top)) = serde_json::from_slice::<Loose<Top>>(data) else { return false };
-        let kind = top.kind.as_deref();
-        if top.part.error.there || kind == Some("error") {
+        if top.part.error.there || top.kind == Kind::Error {
             self.state_error(&top.part.error, data);
         }
-        self.done |= kind == Some("message_stop");
+        self.done |= top.kind == Kind::MessageStop;
         for part in [top.part, top.inner] {
             self.take(part, data);
         }
@@ -75,7 +74,7 @@ impl Found {
         }
         self.finish = part.stop_reason.or(self.finish.take());
         // The status of a response: only an ended one is a finish.
-        match part.status.as_deref().filter(|_| part.object.as_deref() == Some("response")) {
+        match part.status.as_deref().filter(|_| part.object == Kind::Response) {
             Some("failed") => self.state_error(&part.error, data),
             Some("completed" | "incomplete" | "cancelled") => {
                 self.finish = part.incomplete.or(part.status);
@@ -90,11 +89,32 @@ impl Found {
     }
 }
 
+/// What an event or an object says it is, as far as that matters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Kind {
+    #[default]
+    Other,
+    Error,
+    MessageStop,
+    Response,
+}
+
+impl Taken for Kind {
+    fn text(&mut self, text: &str) {
+        *self = match text {
+            "error" => Self::Error,
+            "message_stop" => Self::MessageStop,
+            "response" => Self::Response,
+            _ => Self::Other,
+        };
+    }
+}
+
 /// One event, or an answer in one piece.
 #[derive(Debug, Default)]
 struct Top {
     is_object: bool,
-    kind: Option<String>,
+    kind: Kind,
     part: Part,
     /// What is in `response` or `message`.
     inner: Part,
@@ -111,7 +131,7 @@ impl Taken for Top {
 impl Shape for Top {
     fn member<'de, A: MapAccess<'de>>(&mut self, key: &str, map: &mut A) -> Result<(), A::Error> {
         match key {
-            "type" => self.kind = value::<Word, _>(map)?.0,
+            "type" => self.kind = value(map)?,
             "response" | "message" => self.inner = value(map)?,
             "choices" => self.finish = value::<Choices, _>(map)?.0.or(self.finish.take()),
             "delta" => self.finish = value::<Ending, _>(map)?.0.or(self.finish.take()),
@@ -127,7 +147,7 @@ struct Part {
     model: Option<String>,
     usage: Option<Tokens>,
     stop_reason: Option<String>,
-    object: Option<String>,
+    object: Kind,
     status: Option<String>,
     /// Why a response is incomplete.
     incomplete: Option<String>,
@@ -146,7 +166,7 @@ impl Shape for Part {
             "model" => self.model = value::<Word, _>(map)?.0,
             "usage" => self.usage = Some(value::<Tokens, _>(map)?).filter(|tokens| tokens.is_object),
             "stop_reason" => self.stop_reason = value::<Word, _>(map)?.0,
-            "object" => self.object = value::<Word, _>(map)?.0,
+            "object" => self.object = value(map)?,
             "status" => self.status = value::<Word, _>(map)?.0,
             "incomplete_details" => self.incomplete = value::<Ending, _>(map)?.0,
             "error" => self.error = value(map)?,
