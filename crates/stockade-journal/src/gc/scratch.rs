@@ -83,6 +83,8 @@ mod tests {
 
     #[test]
     fn only_folders_of_the_killed_are_left_over() {
+        use LeftoverKind::{ControlGroup, Scratch as Folder};
+
         let t = tempfile::tempdir().unwrap();
         let at = |name: &str| t.path().join(name);
         let living = Scratch::make(at("stockade-doctor-1")).unwrap();
@@ -98,8 +100,10 @@ mod tests {
         fs::create_dir(at("of-somebody-else")).unwrap();
         fs::write(at("stockade-rehearsal-3"), "").unwrap();
 
-        let later = SystemTime::now() + Duration::from_secs(60);
-        assert_eq!(scratch_of_the_killed(t.path(), SystemTime::now()), [], "it may be in the making");
+        // Now by the clock of the file system, which is what their age is measured by.
+        let now = fs::metadata(at("stockade-rehearsal-3")).unwrap().modified().unwrap();
+        let later = now + Duration::from_secs(60);
+        assert_eq!(scratch_of_the_killed(t.path(), now), [], "it may be in the making");
         let found = scratch_of_the_killed(t.path(), later);
         assert_eq!(found.iter().map(|l| &l.path).collect::<Vec<_>>(), [&at("stockade-fence-check-2")]);
         assert!(remove(living.path()).is_err(), "its command lives");
@@ -115,7 +119,6 @@ mod tests {
             let found = scratch_of_the_killed(t.path(), now);
             found.into_iter().map(|l| (l.kind, l.safe)).collect::<Vec<_>>()
         };
-        use LeftoverKind::{ControlGroup, Scratch as Folder};
         assert_eq!(kinds(later), [(ControlGroup, true), (Folder, true), (Folder, true)]);
         fs::write(groups.join("stockade-s-1/cgroup.procs"), "42\n").unwrap();
         assert_eq!(kinds(later), [(ControlGroup, false), (Folder, false), (Folder, true)]);
