@@ -151,24 +151,6 @@ fn without_a_bubblewrap_on_the_host_its_sandbox_is_kept_by_the_one_it_brings() {
 }
 
 #[test]
-fn an_endpoint_with_a_certificate_of_a_private_authority_is_spoken_to() {
-    for caller in Caller::both() {
-        let world = World::with_providers(&caller);
-        let scenario = json!({
-            "version": 1, "name": "tls", "steps": [{ "text": "over the wire" }], "otherwise": { "text": "done" },
-        });
-        let model = ScriptedModel::scenario(&world, &scenario, &["--tls"]);
-        let ca = world.write("out/ca.pem", fs::read(model.ca.as_ref().unwrap()).unwrap());
-        codex(&world, "read-only", "replace", &model)
-            .args(&["--ca", ca.to_str().unwrap(), "--key-env", "MODEL_KEY"])
-            .env("MODEL_KEY", "sk-1234567")
-            .end()
-            .expect_code(0);
-        assert_eq!(world.answer("r").as_deref(), Some("over the wire"));
-    }
-}
-
-#[test]
 fn its_own_sandbox_is_kept_inside_the_fence_and_what_it_hides_is_counted() {
     for (caller, mode) in Caller::both().into_iter().flat_map(|c| MODES.map(|mode| (c.clone(), mode))) {
         let world = World::with_providers(&caller);

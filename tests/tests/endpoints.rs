@@ -33,6 +33,27 @@ fn a_private_authority_is_trusted_when_named_and_only_then() {
 }
 
 #[test]
+fn every_agent_speaks_to_an_endpoint_under_a_private_authority_by_a_key_it_never_sees() {
+    let providers = ["claude", "codex", "opencode"];
+    for (provider, caller) in providers.into_iter().zip(Caller::both().into_iter().cycle()) {
+        let world = World::with_providers(&caller);
+        let model = ScriptedModel::scenario(&world, &one_answer(), &["--tls"]);
+        let ca = model.ca.clone().unwrap().display().to_string();
+        let key = "sk-of-the-endpoint-0a1b";
+        world
+            .run("named", &["--provider", provider, "--provider-sandbox", "replace"])
+            .args(&["--endpoint", &model.url, "--ca", &ca, "--key-env", "MODEL_KEY"])
+            .env("MODEL_KEY", key)
+            .end()
+            .expect_code(0);
+        assert_eq!(world.answer("named").as_deref(), Some("over the wire"), "{provider}");
+        let receipt = world.receipt("named");
+        assert_eq!(receipt["modelIdentity"]["evidence"], "wire", "{provider}");
+        assert!(!receipt.to_string().contains(key), "{provider}: {receipt:#}");
+    }
+}
+
+#[test]
 fn on_the_hosts_network_the_listener_demands_the_runs_own_key_and_the_receipt_says_what_is_missing() {
     for caller in Caller::both() {
         let world = World::with_providers(&caller);

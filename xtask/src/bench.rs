@@ -27,6 +27,10 @@ pub(crate) enum Purpose {
 /// What a run may cost, in the unit of its row.
 const STUB_BUDGET_MS: f64 = 20.0;
 const TURN_BUDGET_MS: f64 = 40.0;
+/// For an agent whose start alone takes longer than Grok's.
+const BRIEF_BUDGET_MS: f64 = 60.0;
+/// Of a bare turn, for an agent that computes for seconds before it does anything.
+const BRIEF_BUDGET_SHARE: f64 = 0.02;
 const REFUSAL_BUDGET_MS: f64 = 50.0;
 const MEMORY_BUDGET_MB: f64 = 15.0;
 /// How many times its budget a row may cost at the gate.
@@ -74,6 +78,13 @@ fn measure_all(setting: &Setting) -> Result<Vec<Row>> {
         Row::alone("refusal on a host without Landlock, whole process", refusal_ms, "ms", REFUSAL_BUDGET_MS),
         Row::alone("peak memory of Stockade's own processes", memory_mb, "MB", MEMORY_BUDGET_MB),
     ];
+    for (name, provider) in
+        [("a turn of Claude Code without tools", "claude"), ("a turn of Codex without tools", "codex")]
+    {
+        rows.push(Row::added(name, &added(setting, &setting.brief(provider), 9)?, BRIEF_BUDGET_MS));
+    }
+    let slow = added(setting, &setting.brief("opencode"), 5)?;
+    rows.push(Row::added("a turn of OpenCode without tools", &slow, slow.bare * BRIEF_BUDGET_SHARE));
     rows.extend(fence::measure()?);
     rows.extend(egress::measure(setting)?);
     rows.push(git::measure(setting)?);

@@ -14,8 +14,9 @@ use part::Parts;
 /// The whole must be done within this time on a machine with two cores and nothing built.
 pub(crate) const DEFAULT_BUDGET_MINUTES: u64 = 50;
 
-/// The agents that the end-to-end tests run for real.
-const PROVIDERS: [&str; 4] = ["claude@2.1.332", "codex@0.171.0", "grok@1.0.41", "opencode@1.18.33"];
+/// The agents that the end-to-end tests and benchmarks run for real.
+pub(crate) const PROVIDERS: [&str; 4] =
+    ["claude@2.1.332", "codex@0.171.0", "grok@1.0.41", "opencode@1.18.33"];
 
 pub(crate) fn run(budget_minutes: u64) -> Result<()> {
     if let Some(elsewhere) = reach::other_target()? {

@@ -23,7 +23,7 @@ pub(super) struct Bare {
 
 impl Bare {
     pub(super) fn of(setting: &Setting, subject: &Subject) -> Result<Self> {
-        Ok(Self { plan: setting.plan(subject)?, endpoint: setting.model.url.clone() })
+        Ok(Self { plan: setting.plan(subject)?, endpoint: subject.endpoint.clone() })
     }
 
     /// Prepares a start in a fresh home.
@@ -48,11 +48,11 @@ impl Bare {
         for (name, value) in self.map("/env")? {
             command.env(name, self.outside(value, home)?);
         }
-        command
-            .current_dir(setting.workspace())
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
+        // Claude Code runs as root only where it is told that something holds it in. In a fence it is not root.
+        command.env("IS_SANDBOX", "1");
+        let by_file = self.plan.pointer("/prompt/file").is_some_and(|file| !file.is_null());
+        let stdin = if by_file { Stdio::null() } else { Stdio::from(fs::File::open(setting.prompt())?) };
+        command.current_dir(setting.workspace()).stdin(stdin).stdout(Stdio::null()).stderr(Stdio::null());
         Ok(command)
     }
 
@@ -74,6 +74,7 @@ impl Bare {
     fn outside(&self, value: &Value, home: &Path) -> Result<String> {
         let text = value.as_str().context("no text")?;
         let home = home.to_str().context("the home's path is no text")?;
-        Ok(text.replace(HOME, home).replace("http://127.0.0.1:8080/v1", &self.endpoint))
+        let origin = self.endpoint.trim_end_matches("/v1");
+        Ok(text.replace(HOME, home).replace("http://127.0.0.1:8080", origin))
     }
 }

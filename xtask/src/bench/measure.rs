@@ -24,7 +24,7 @@ pub(super) struct Cost {
 
 pub(super) fn added(setting: &Setting, subject: &Subject, pairs: usize) -> Result<Cost> {
     let plan = Bare::of(setting, subject)?;
-    let kind = if subject.executable.is_some() { "stub" } else { "agent" };
+    let kind = subject.name;
     let (mut bare, mut fenced) = (Vec::new(), Vec::new());
     // The first pair warms caches and is thrown away.
     for pair in 0..=pairs {

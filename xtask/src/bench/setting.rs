@@ -10,9 +10,7 @@ use std::{
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
-use crate::{binary, repository, scripted::ScriptedModel, shell};
-
-const PROVIDER: &str = "grok@1.0.41";
+use crate::{binary, repository, scripted::ScriptedModel, shell, test::PROVIDERS};
 
 /// A stub that ends a turn well and at once, in the stream of the agent whose profile it runs under.
 const STUB: &str = r#"#!/bin/sh
@@ -28,15 +26,25 @@ pub(super) struct Setting {
     pub(super) binary: PathBuf,
     pub(super) host_class: PathBuf,
     pub(super) egress_client: PathBuf,
+    /// Has Grok read a file, and then answers.
     pub(super) model: ScriptedModel,
+    /// Answers at once.
+    brief_model: ScriptedModel,
     pub(super) stub: Subject,
+    /// Grok, with one tool call.
     pub(super) agent: Subject,
 }
 
 /// A program that is measured bare and under Stockade.
 pub(super) struct Subject {
+    /// Tells its files from those of others.
+    pub(super) name: &'static str,
+    /// Under whose profile it runs.
+    provider: &'static str,
     /// Named by `--executable`; `None`: the pinned agent.
-    pub(super) executable: Option<PathBuf>,
+    executable: Option<PathBuf>,
+    /// The model it asks.
+    pub(super) endpoint: String,
 }
 
 impl Setting {
@@ -70,23 +78,41 @@ impl Setting {
             "egress-client",
         ]))?;
         let model = ScriptedModel::start(&binary, &scenario)?;
+        let brief = folder.join("brief.json");
+        let answer =
+            json!({"version": 1, "name": "brief", "steps": [], "otherwise": {"text": "Nothing to see."}});
+        write(&brief, &answer.to_string())?;
+        let brief_model = ScriptedModel::start(&binary, &brief)?;
+        let grok =
+            |name, executable| Subject { name, provider: "grok", executable, endpoint: model.url.clone() };
         let setting = Self {
             _scratch: scratch,
             host_class: repository::target().join("ci/host-class"),
             egress_client: repository::target().join("ci/egress-client"),
             folder,
             binary,
+            stub: grok("stub", Some(stub)),
+            agent: grok("agent", None),
             model,
-            stub: Subject { executable: Some(stub) },
-            agent: Subject { executable: None },
+            brief_model,
         };
-        shell::run(Self::environment(&mut shell::command(&setting.binary)).args(["provision", PROVIDER]))?;
+        for provider in PROVIDERS {
+            shell::run(
+                Self::environment(&mut shell::command(&setting.binary)).args(["provision", provider]),
+            )?;
+        }
         Ok(setting)
     }
 
     /// The client of the egress listener as the agent of a run.
     pub(super) fn egress_subject(&self) -> Subject {
-        Subject { executable: Some(self.egress_client.clone()) }
+        let executable = Some(self.egress_client.clone());
+        Subject { name: "egress", provider: "grok", executable, endpoint: self.model.url.clone() }
+    }
+
+    /// A pinned agent that is answered at once.
+    pub(super) fn brief(&self, provider: &'static str) -> Subject {
+        Subject { name: provider, provider, executable: None, endpoint: self.brief_model.url.clone() }
     }
 
     pub(super) fn workspace(&self) -> PathBuf {
@@ -104,8 +130,8 @@ impl Setting {
 
     /// The arguments of an order, for `run` and `plan`.
     fn order(&self, command: &mut Command, subject: &Subject, sandbox: &str) {
-        command.args(["--provider", "grok", "--mode", "read-only", "--provider-sandbox", sandbox]);
-        command.args(["--endpoint", &self.model.url, "--cwd"]).arg(self.workspace());
+        command.args(["--provider", subject.provider, "--mode", "read-only", "--provider-sandbox", sandbox]);
+        command.args(["--endpoint", &subject.endpoint, "--cwd"]).arg(self.workspace());
         command.arg("--prompt").arg(self.prompt());
         if let Some(executable) = &subject.executable {
             command.arg("--executable").arg(executable);

@@ -211,7 +211,7 @@ impl Lane {
         let said = |e: &CliError| Failed::Usage(e.shown.message.clone());
         let ordered = order::of_basics(basics, &self.config, world).map_err(|e| said(&e))?;
         let mut request = order::with_configured_endpoint(ordered, &self.config).map_err(|e| said(&e))?;
-        request.model = Some(order.model.clone());
+        request.model = Some(order.wire_model().to_owned());
         request.effort = (order.effort != "default").then(|| order.effort.clone());
         request.cwd.clone_from(&order.cwd);
         request.prompt = PromptSource::Given(contract::with_contract(&prompt));

@@ -131,6 +131,17 @@ pub(super) struct Order {
     pub(super) contract: Contract,
 }
 
+impl Order {
+    /// The model as the endpoint knows it. For opencode the tool puts a provider of that program's in front; here the
+    /// configuration says where the model is.
+    pub(super) fn wire_model(&self) -> &str {
+        match self.model.split_once('/') {
+            Some((_, model)) if self.provider == "opencode" => model,
+            _ => &self.model,
+        }
+    }
+}
+
 /// Why there is no order.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum NoOrder {

@@ -127,3 +127,11 @@ fn routes_that_the_tool_refuses() {
         order(changes).unwrap();
     }
 }
+
+#[test]
+fn the_endpoint_is_asked_for_the_model_without_the_provider_of_opencode() {
+    let opencode =
+        [("--provider", Some("opencode")), ("--effort", Some("default")), ("--model", Some("a/b/c"))];
+    assert_eq!(order(&opencode).unwrap().wire_model(), "b/c");
+    assert_eq!(order(&[("--model", Some("a/b"))]).unwrap().wire_model(), "a/b");
+}
