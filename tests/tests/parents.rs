@@ -80,7 +80,7 @@ fn started(world: &World, provider: &str, parent: &[(&str, &str)]) -> String {
 fn every_agent_is_started_the_same_way_whoever_its_parent_is() {
     let world = World::with_providers(&Caller::fresh_user());
     world.write("out/prompt.md", "Do it.\n");
-    for provider in ["claude", "codex", "grok"] {
+    for provider in ["claude", "codex", "grok", "opencode"] {
         let alone = started(&world, provider, &[]);
         for parent in [&CLAUDE[..], &CODEX[..]] {
             assert_eq!(started(&world, provider, parent), alone, "{provider}");
