@@ -344,6 +344,7 @@ fn endings_of_the_agent() {
         (&json!("child-failed"), &json!(true)),
         "{receipt:#}"
     );
+    assert_eq!(receipt["error"]["message"], "the agent answered and then ended with 4");
     assert!(!world.path("out/answer").exists());
 }
 

@@ -24,7 +24,8 @@ use stockade_core::{
     status::{Refusal, exit_code},
 };
 use stockade_journal::{Reservation, ReservationRequest};
-use stockade_lane::{LaneOutcome, LaneRequest, PromptSource, WorktreeChoice, wall_time};
+use stockade_lane::{LaneOutcome, LaneRequest, PromptSource, StopRequest, WorktreeChoice, wall_time};
+use tokio::sync::mpsc;
 
 use self::{
     args::{Contract, NoOrder, Order},
@@ -64,10 +65,12 @@ pub(crate) fn run(arguments: &[OsString], world: &World) -> u8 {
         return status::run(arguments.get(1..).unwrap_or_default());
     }
     match args::read(arguments) {
-        Ok(order) => match Lane::begin(order, world, clock) {
-            Ok(lane) => lane.run(world),
-            Err(mistake) => usage(&mistake.shown.message),
-        },
+        Ok(order) => {
+            match Listening::start().and_then(|listening| Lane::begin(order, world, clock, listening)) {
+                Ok(lane) => lane.run(world),
+                Err(mistake) => usage(&mistake.shown.message),
+            }
+        }
         Err(NoOrder::Help(text)) => {
             // A closed pipe is no reason to fail a help text.
             drop(render::out(&text));
@@ -98,8 +101,29 @@ impl Clock {
     }
 }
 
+/// Listens for signals from before anything is reserved: one that comes early cancels the lane as any other does.
+struct Listening {
+    runtime: tokio::runtime::Runtime,
+    stops: mpsc::Receiver<StopRequest>,
+}
+
+impl Listening {
+    fn start() -> Result<Self, CliError> {
+        let broken = |e: std::io::Error| {
+            CliError::usage("runtime", format!("the runtime cannot be started: {e}"), "try again")
+        };
+        let runtime = signals::runtime().map_err(broken)?;
+        let stops = {
+            let _inside = runtime.enter();
+            signals::stop_requests().map_err(broken)?
+        };
+        Ok(Self { runtime, stops })
+    }
+}
+
 /// An accepted order with its reserved files.
 struct Lane {
+    listening: Listening,
     order: Order,
     config: Config,
     clock: Clock,
@@ -109,7 +133,7 @@ struct Lane {
 }
 
 impl Lane {
-    fn begin(order: Order, world: &World, clock: Clock) -> Result<Self, CliError> {
+    fn begin(order: Order, world: &World, clock: Clock, listening: Listening) -> Result<Self, CliError> {
         let config = Config::read(world)?;
         let mut requests = vec![
             ReservationRequest { path: &order.output, initial: b"" },
@@ -126,7 +150,7 @@ impl Lane {
         };
         let id = receipt.device_and_inode();
         let progress = Progress::new(&order.provider, &clock.started_at, taken.next(), id, runs);
-        Ok(Self { order, config, clock, output, receipt, progress })
+        Ok(Self { listening, order, config, clock, output, receipt, progress })
     }
 
     fn run(mut self, world: &World) -> u8 {
@@ -184,13 +208,9 @@ impl Lane {
 
     fn carry_out(&mut self, world: &World) -> Result<LaneOutcome, Failed> {
         let request = self.request(world)?;
-        let broken = |e: std::io::Error| Failed::Launcher(format!("the runtime cannot be started: {e}"));
-        let runtime = signals::runtime().map_err(broken)?;
-        let progress = &mut self.progress;
-        runtime.block_on(async {
-            let mut stops = signals::stop_requests().map_err(broken)?;
-            stockade_lane::run(&request, progress, &mut stops).await.map_err(|e| Failed::of(&e))
-        })
+        let Listening { runtime, stops } = &mut self.listening;
+        let lane = stockade_lane::run(&request, &mut self.progress, stops);
+        runtime.block_on(lane).map_err(|e| Failed::of(&e))
     }
 
     fn request(&self, world: &World) -> Result<LaneRequest, Failed> {

@@ -234,7 +234,7 @@ pub(super) fn of_lane(order: &Order, times: Times, lane: &LaneOutcome) -> Option
             if receipt.status == Ended::Complete {
                 receipt.status = Ended::MalformedOutput;
             }
-            receipt.fail(own, None);
+            receipt.fail(own, failed_after.then(|| exited_badly(own.exit_code)));
             // A whole answer of an agent that then failed must not be asked for again.
             let had_success = lane.answer.is_some() && !own.partial;
             let is_told = own.process_started && receipt.status != Ended::Cancelled;
@@ -277,7 +277,9 @@ impl PstackReceipt {
         });
         (self.reported_model, self.model_verified, self.model_evidence) = (None, false, None);
         (self.session_id, self.usage, self.cost_usd) = (None, None, None);
-        self.terminal_success = self.process_started.then_some(true);
+        self.handoff = None;
+        // An agent that answered must not be asked again; of any other it is known already.
+        self.terminal_success = self.terminal_success.or_else(|| self.process_started.then_some(true));
     }
 
     fn fail(&mut self, own: &Receipt, message: Option<String>) {
@@ -300,6 +302,11 @@ impl PstackReceipt {
         });
         self.terminal_success = own.process_started.then_some(false);
     }
+}
+
+fn exited_badly(code: Option<i32>) -> String {
+    let how = code.map_or_else(|| "without an exit code".to_owned(), |code| format!("with {code}"));
+    format!("the agent answered and then ended {how}")
 }
 
 const PROVIDER_REPORT: &str = "provider-report";
