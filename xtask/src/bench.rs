@@ -6,6 +6,7 @@ mod fence;
 mod git;
 mod measure;
 pub(crate) mod peers;
+mod reading;
 mod report;
 mod setting;
 
@@ -87,6 +88,7 @@ fn measure_all(setting: &Setting) -> Result<Vec<Row>> {
     rows.push(Row::added("a turn of OpenCode without tools", &slow, slow.bare * BRIEF_BUDGET_SHARE));
     rows.extend(fence::measure()?);
     rows.extend(egress::measure(setting)?);
+    rows.extend(reading::measure(setting)?);
     rows.push(git::measure(setting)?);
     Ok(rows)
 }

@@ -18,7 +18,7 @@ use crate::{
     bounds::{OPEN_CALLS_LIMIT, name, tool_text},
     messages::{
         Conversation, usage,
-        wire::{Block, Line, Message, ResultLine, blocks, parse, parse_bytes},
+        wire::{Block, Message, ResultLine, blocks, line, parse, parse_bytes},
     },
     reader::{Recognised, note_code},
 };
@@ -44,14 +44,14 @@ pub(crate) struct ClaudeStream {
 impl ClaudeStream {
     /// Reads one line.
     pub(crate) fn read(&mut self, bytes: &[u8], out: &mut Vec<EventKind>) -> Recognised {
-        let Ok(line) = serde_json::from_slice::<Line<'_>>(bytes) else { return Recognised::No };
+        let Some(line) = line(bytes) else { return Recognised::No };
         match (&*line.kind, line.subtype.as_deref()) {
             ("assistant", _) => {
-                if let Some(message) = line.message.and_then(parse) {
-                    self.assistant(&message, out);
+                if let Some(message) = line.message {
+                    self.assistant(message, out);
                 }
             }
-            ("user", _) => self.user(line.message.and_then(parse), bytes, out),
+            ("user", _) => self.user(line.message, bytes, out),
             ("system", Some("init")) => Conversation::begin(&parse_bytes(bytes).unwrap_or_default(), out),
             ("system", Some("permission_denied")) => {
                 let denied: Denied<'_> = parse_bytes(bytes).unwrap_or_default();
@@ -69,7 +69,7 @@ impl ClaudeStream {
         Recognised::Known
     }
 
-    fn assistant(&mut self, message: &Message<'_>, out: &mut Vec<EventKind>) {
+    fn assistant(&mut self, message: Message<'_>, out: &mut Vec<EventKind>) {
         if message.model.as_deref() != Some(SYNTHETIC) {
             let before = out.len();
             self.conversation.assistant(message, out);
@@ -78,7 +78,7 @@ impl ClaudeStream {
             }
             return;
         }
-        for block in blocks(message.content) {
+        for block in message.content.into_iter().flatten() {
             if let Some(text) = block.text.filter(|t| !t.is_empty()) {
                 let text = tool_text(&text);
                 self.local = Some(text.clone());
@@ -88,7 +88,7 @@ impl ClaudeStream {
     }
 
     fn user(&mut self, message: Option<Message<'_>>, line: &[u8], out: &mut Vec<EventKind>) {
-        for block in blocks(message.and_then(|m| m.content)) {
+        for block in message.and_then(|m| m.content).into_iter().flatten() {
             match &*block.kind {
                 "tool_result" => self.tool_result(&block, line, out),
                 "text" => self.resumed = true,

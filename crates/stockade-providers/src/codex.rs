@@ -26,6 +26,7 @@ pub(crate) use self::rollout::Rollout;
 use crate::{
     bounds::{OPEN_CALLS_LIMIT, TEXT_LIMIT_BYTES, name},
     reader::Recognised,
+    text::Text,
 };
 
 /// The code of the note for an error that did not end the turn.
@@ -33,13 +34,14 @@ const AGENT_ERROR: &str = "agent-error";
 
 /// Any line: its type decides what else is read. Raw where a changed form must not lose the end of a turn.
 #[derive(Deserialize)]
-struct Line<'a> {
+#[serde(bound(deserialize = "I: Deserialize<'de>"))]
+struct Line<'a, I = Item<'a>> {
     #[serde(rename = "type", borrow)]
     kind: Cow<'a, str>,
     #[serde(borrow, default)]
-    thread_id: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
-    item: Option<&'a RawValue>,
+    thread_id: Option<Text<'a>>,
+    #[serde(default)]
+    item: Option<I>,
     #[serde(borrow, default)]
     usage: Option<&'a RawValue>,
     #[serde(borrow, default)]
@@ -83,15 +85,15 @@ pub(crate) struct CodexExec {
 impl CodexExec {
     /// Reads one line.
     pub(crate) fn read(&mut self, bytes: &[u8], out: &mut Vec<EventKind>) -> Recognised {
-        let Ok(line) = serde_json::from_slice::<Line<'_>>(bytes) else { return Recognised::No };
+        let Some(line) = read(bytes) else { return Recognised::No };
         match &*line.kind {
             "thread.started" => {
                 self.thread = line.thread_id.as_deref().map(name);
                 out.push(EventKind::TurnStarted { session: self.thread.clone(), tools: Vec::new() });
             }
             "turn.started" => self.answer = None,
-            "item.started" => self.started(line.item, out),
-            "item.completed" => self.completed(line.item, out),
+            "item.started" => line.item.iter().for_each(|item| self.announce(item, out)),
+            "item.completed" => line.item.iter().for_each(|item| self.completed(item, out)),
             // What a list of plans looks like meanwhile.
             "item.updated" => {}
             "error" => {
@@ -114,35 +116,44 @@ impl CodexExec {
         Recognised::Known
     }
 
-    fn started(&mut self, raw: Option<&RawValue>, out: &mut Vec<EventKind>) {
-        let Some(item) = raw.and_then(parse::<Item<'_>>) else { return };
-        self.announce(&item, out);
-    }
-
-    fn completed(&mut self, raw: Option<&RawValue>, out: &mut Vec<EventKind>) {
-        let Some(item) = raw.and_then(parse::<Item<'_>>) else { return };
+    fn completed(&mut self, item: &Item<'_>, out: &mut Vec<EventKind>) {
         if let Some(text) = item.answer() {
             self.answer = Some(text.to_owned());
         }
         // Some calls are told of only when they are done.
-        self.announce(&item, out);
-        self.open.retain(|open| *open != item.id());
+        self.announce(item, out);
+        let id = item.id();
+        self.open.retain(|open| *open != id);
         item.completed(out);
     }
 
     fn announce(&mut self, item: &Item<'_>, out: &mut Vec<EventKind>) {
-        let Some(call) = item.call().filter(|_| !self.open.contains(&item.id())) else { return };
+        let Some(input) = item.input() else { return };
+        let id = item.id();
+        if self.open.contains(&id) {
+            return;
+        }
         if self.open.len() >= OPEN_CALLS_LIMIT {
             self.open.pop_front();
         }
-        self.open.push_back(item.id());
-        out.push(call);
+        self.open.push_back(id);
+        out.push(item.call(input));
     }
+}
+
+/// Reads a line: in one pass where it has the usual form, else with the item by itself, which then may be unreadable.
+fn read(bytes: &[u8]) -> Option<Line<'_>> {
+    if let Ok(line) = serde_json::from_slice(bytes) {
+        return Some(line);
+    }
+    let line = serde_json::from_slice::<Line<'_, &RawValue>>(bytes).ok()?;
+    let Line { kind, thread_id, item, usage, error, message } = line;
+    Some(Line { kind, thread_id, item: item.and_then(parse), usage, error, message })
 }
 
 /// The words of an error: a text, an object with a message, or whatever it is.
 fn stated(raw: &RawValue) -> String {
-    match (parse::<Cow<'_, str>>(raw), parse::<Stated<'_>>(raw)) {
+    match (parse::<Text<'_>>(raw), parse::<Stated<'_>>(raw)) {
         (Some(text), _) => text.into_owned(),
         (None, Some(stated)) => stated.message.into_owned(),
         (None, None) => raw.get().to_owned(),

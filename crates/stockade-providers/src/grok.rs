@@ -15,7 +15,7 @@ use crate::{
     bounds::{name, tool_text},
     messages::{
         Conversation, usage,
-        wire::{self, Block, Line, Message, ResultLine},
+        wire::{self, Block, Message, ResultLine},
     },
     reader::Recognised,
 };
@@ -31,14 +31,14 @@ pub(crate) struct GrokMessages {
 impl GrokMessages {
     /// Reads one line.
     pub(crate) fn read(&mut self, bytes: &[u8], out: &mut Vec<EventKind>) -> Recognised {
-        let Ok(line) = serde_json::from_slice::<Line<'_>>(bytes) else { return Recognised::No };
+        let Some(line) = wire::line(bytes) else { return Recognised::No };
         match (&*line.kind, line.subtype.as_deref()) {
             ("assistant", _) => {
-                if let Some(message) = line.message.and_then(wire::parse) {
-                    self.conversation.assistant(&message, out);
+                if let Some(message) = line.message {
+                    self.conversation.assistant(message, out);
                 }
             }
-            ("user", _) => self.user(line.message.and_then(wire::parse), out),
+            ("user", _) => self.user(line.message, out),
             ("system", Some("init")) => {
                 Conversation::begin(&wire::parse_bytes(bytes).unwrap_or_default(), out);
             }
@@ -49,7 +49,7 @@ impl GrokMessages {
     }
 
     fn user(&mut self, message: Option<Message<'_>>, out: &mut Vec<EventKind>) {
-        for block in wire::blocks(message.and_then(|m| m.content)) {
+        for block in message.and_then(|m| m.content).into_iter().flatten() {
             if block.kind == "tool_result" {
                 self.tool_result(&block, out);
             }

@@ -19,6 +19,7 @@ mod reader;
 mod recordings;
 mod registry;
 mod session_log;
+mod text;
 
 pub use self::{
     profile::{ProfileError, parse},

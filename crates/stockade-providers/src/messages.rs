@@ -33,13 +33,13 @@ impl Conversation {
     }
 
     /// A message of the model.
-    pub(crate) fn assistant(&mut self, message: &Message<'_>, out: &mut Vec<EventKind>) {
+    pub(crate) fn assistant(&mut self, message: Message<'_>, out: &mut Vec<EventKind>) {
         // Said once and again when it changes: a long run has thousands of messages.
         if let Some(model) = message.model.as_deref().filter(|m| self.model.as_deref() != Some(m)) {
             self.model = Some(name(model));
             out.push(model_seen(model, "message"));
         }
-        for block in wire::blocks(message.content) {
+        for block in message.content.into_iter().flatten() {
             match &*block.kind {
                 "text" => {
                     if let Some(t) = block.text.filter(|t| !t.is_empty()) {

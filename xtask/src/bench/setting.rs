@@ -26,6 +26,7 @@ pub(super) struct Setting {
     pub(super) binary: PathBuf,
     pub(super) host_class: PathBuf,
     pub(super) egress_client: PathBuf,
+    pub(super) read_stream: PathBuf,
     /// Has Grok read a file, and then answers.
     pub(super) model: ScriptedModel,
     /// Answers at once.
@@ -76,6 +77,8 @@ impl Setting {
             "host-class",
             "--bin",
             "egress-client",
+            "--bin",
+            "read-stream",
         ]))?;
         let model = ScriptedModel::start(&binary, &scenario)?;
         let brief = folder.join("brief.json");
@@ -89,6 +92,7 @@ impl Setting {
             _scratch: scratch,
             host_class: repository::target().join("ci/host-class"),
             egress_client: repository::target().join("ci/egress-client"),
+            read_stream: repository::target().join("ci/read-stream"),
             folder,
             binary,
             stub: grok("stub", Some(stub)),

@@ -10,6 +10,7 @@ use stockade_core::{event::TurnOutcome, text};
 use crate::{
     bounds::TEXT_LIMIT_BYTES,
     messages::wire::{ResultLine, parse},
+    text::Text,
 };
 
 /// How the turn ended.
@@ -22,9 +23,9 @@ pub(super) fn outcome(result: &ResultLine<'_>) -> TurnOutcome {
         _ if api_error == "max_output_tokens" || stop_reason == "max_tokens" => TurnOutcome::Truncated,
         ("max_turns", _) | (_, "error_max_turns") => TurnOutcome::MaxTurns,
         ("aborted_streaming" | "aborted_tools", _) => TurnOutcome::Cancelled { permission: None },
-        ("completed" | "", "success") if !is_error => TurnOutcome::Success {
-            answer: result.result.and_then(parse::<Cow<'_, str>>).map(Cow::into_owned),
-        },
+        ("completed" | "", "success") if !is_error => {
+            TurnOutcome::Success { answer: result.result.and_then(parse::<Text<'_>>).map(Text::into_owned) }
+        }
         _ => {
             let said = said(result);
             let text = if said.is_empty() { format!("{subtype} {reason}").trim().to_owned() } else { said };
@@ -44,7 +45,7 @@ fn said(result: &ResultLine<'_>) -> String {
     let said = match result.errors {
         _ if !text.is_empty() => text.into_owned(),
         None => String::new(),
-        Some(raw) => match parse::<Vec<Cow<'_, str>>>(raw) {
+        Some(raw) => match parse::<Vec<Text<'_>>>(raw) {
             Some(list) => list.join("\n"),
             None => raw.get().to_owned(),
         },

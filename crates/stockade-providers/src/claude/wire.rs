@@ -5,13 +5,13 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::messages::wire::parse;
+use crate::{messages::wire::parse, text::Text};
 
 /// `system`/`permission_denied`, and an entry of a result's `permission_denials`.
 #[derive(Default, Deserialize)]
 pub(super) struct Denied<'a> {
     #[serde(borrow, default)]
-    pub(super) tool_use_id: Option<Cow<'a, str>>,
+    pub(super) tool_use_id: Option<Text<'a>>,
 }
 
 /// `system`/`api_retry`.
@@ -24,7 +24,7 @@ pub(super) struct Retry<'a> {
     #[serde(default)]
     error_status: Option<u64>,
     #[serde(borrow, default)]
-    error: Option<Cow<'a, str>>,
+    error: Option<Text<'a>>,
 }
 
 impl Retry<'_> {

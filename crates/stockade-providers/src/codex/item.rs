@@ -7,7 +7,10 @@ use serde_json::value::RawValue;
 use stockade_core::event::{EventKind, PermissionDecision, ToolStatus};
 
 use super::{AGENT_ERROR, parse};
-use crate::bounds::{cut, name, tool_text};
+use crate::{
+    bounds::{cut, name, tool_text},
+    text::Text,
+};
 
 /// An item. Raw where its form depends on its type.
 #[derive(Deserialize)]
@@ -15,25 +18,25 @@ pub(super) struct Item<'a> {
     #[serde(rename = "type", borrow, default)]
     kind: Cow<'a, str>,
     #[serde(borrow, default)]
-    id: Option<Cow<'a, str>>,
+    id: Option<Text<'a>>,
     #[serde(borrow, default)]
-    text: Option<Cow<'a, str>>,
+    text: Option<Text<'a>>,
     #[serde(borrow, default)]
-    message: Option<Cow<'a, str>>,
+    message: Option<Text<'a>>,
     #[serde(borrow, default)]
-    status: Option<Cow<'a, str>>,
+    status: Option<Text<'a>>,
     #[serde(borrow, default)]
-    command: Option<Cow<'a, str>>,
+    command: Option<Text<'a>>,
     #[serde(borrow, default)]
-    aggregated_output: Option<Cow<'a, str>>,
+    aggregated_output: Option<Text<'a>>,
     #[serde(default)]
     exit_code: Option<i64>,
     #[serde(borrow, default)]
     changes: Option<&'a RawValue>,
     #[serde(borrow, default)]
-    server: Option<Cow<'a, str>>,
+    server: Option<Text<'a>>,
     #[serde(borrow, default)]
-    tool: Option<Cow<'a, str>>,
+    tool: Option<Text<'a>>,
     #[serde(borrow, default)]
     arguments: Option<&'a RawValue>,
     #[serde(borrow, default)]
@@ -41,10 +44,10 @@ pub(super) struct Item<'a> {
     #[serde(borrow, default)]
     error: Option<&'a RawValue>,
     #[serde(borrow, default)]
-    query: Option<Cow<'a, str>>,
+    query: Option<Text<'a>>,
 }
 
-impl Item<'_> {
+impl<'a> Item<'a> {
     /// The text, where it is a message of the agent.
     pub(super) fn answer(&self) -> Option<&str> {
         self.text.as_deref().filter(|text| self.kind == "agent_message" && !text.is_empty())
@@ -70,7 +73,7 @@ impl Item<'_> {
                 out.push(EventKind::Note { code: AGENT_ERROR.to_owned(), text: tool_text(text) });
             }
             _ => {
-                if self.call().is_none() {
+                if self.input().is_none() {
                     return;
                 }
                 let status = self.tool_status();
@@ -84,19 +87,24 @@ impl Item<'_> {
         }
     }
 
-    /// The call of a tool, where it is one.
-    pub(super) fn call(&self) -> Option<EventKind> {
-        let raw = |raw: Option<&RawValue>| raw.map_or("", RawValue::get).to_owned();
-        let input = match &*self.kind {
-            "command_execution" => self.command.as_deref().unwrap_or_default().to_owned(),
-            "file_change" => raw(self.changes),
-            "mcp_tool_call" => raw(self.arguments),
-            "web_search" => self.query.as_deref().unwrap_or_default().to_owned(),
-            _ => return None,
-        };
-        Some(EventKind::ToolCall { id: self.id(), tool: self.tool_name(), input: tool_text(&input) })
+    /// The call of a tool that is given this.
+    pub(super) fn call(&self, input: &str) -> EventKind {
+        EventKind::ToolCall { id: self.id(), tool: self.tool_name(), input: tool_text(input) }
     }
 
+    /// What a tool is given, where it is a call of one.
+    pub(super) fn input(&self) -> Option<&str> {
+        let raw = |raw: Option<&'a RawValue>| raw.map_or("", RawValue::get);
+        Some(match &*self.kind {
+            "command_execution" => self.command.as_deref().unwrap_or_default(),
+            "file_change" => raw(self.changes),
+            "mcp_tool_call" => raw(self.arguments),
+            "web_search" => self.query.as_deref().unwrap_or_default(),
+            _ => return None,
+        })
+    }
+
+    /// The head of its id.
     pub(super) fn id(&self) -> String {
         self.id.as_deref().map(name).unwrap_or_default()
     }
@@ -122,7 +130,7 @@ impl Item<'_> {
             return tool_text(output);
         }
         let raw = self.error.or(self.result);
-        let text = raw.map(|raw| match parse::<Cow<'_, str>>(raw) {
+        let text = raw.map(|raw| match parse::<Text<'_>>(raw) {
             Some(text) => text.into_owned(),
             None => raw.get().to_owned(),
         });

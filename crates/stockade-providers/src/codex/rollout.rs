@@ -11,7 +11,10 @@ use serde_json::value::RawValue;
 use stockade_core::event::{EventKind, PermissionDecision, ToolStatus};
 
 use super::parse;
-use crate::bounds::{OPEN_CALLS_LIMIT, name, tool_text};
+use crate::{
+    bounds::{OPEN_CALLS_LIMIT, name, tool_text},
+    text::Text,
+};
 
 /// How the answer to a call begins that Codex's policy refused.
 const REFUSALS: [&str; 3] =
@@ -42,9 +45,9 @@ struct Payload<'a> {
     #[serde(rename = "type", borrow, default)]
     kind: Cow<'a, str>,
     #[serde(borrow, default)]
-    call_id: Option<Cow<'a, str>>,
+    call_id: Option<Text<'a>>,
     #[serde(borrow, default)]
-    name: Option<Cow<'a, str>>,
+    name: Option<Text<'a>>,
     #[serde(borrow, default)]
     arguments: Option<&'a RawValue>,
     #[serde(borrow, default)]
@@ -69,11 +72,11 @@ struct Shown<'a> {
     #[serde(rename = "type", borrow, default)]
     kind: Cow<'a, str>,
     #[serde(borrow, default)]
-    id: Option<Cow<'a, str>>,
+    id: Option<Text<'a>>,
     #[serde(default)]
     exit_code: Option<i64>,
     #[serde(borrow, default)]
-    aggregated_output: Option<Cow<'a, str>>,
+    aggregated_output: Option<Text<'a>>,
 }
 
 impl Shown<'_> {
@@ -89,7 +92,7 @@ impl Shown<'_> {
 #[derive(Deserialize)]
 struct Part<'a> {
     #[serde(borrow, default)]
-    text: Option<Cow<'a, str>>,
+    text: Option<Text<'a>>,
 }
 
 /// A call whose answer is not there yet.
@@ -224,7 +227,7 @@ fn head(told: &str) -> &str {
 
 /// A text, or the texts of a list of parts.
 fn words(raw: &RawValue) -> String {
-    if let Some(text) = parse::<Cow<'_, str>>(raw) {
+    if let Some(text) = parse::<Text<'_>>(raw) {
         return text.into_owned();
     }
     match parse::<Vec<Part<'_>>>(raw) {

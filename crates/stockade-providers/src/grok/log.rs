@@ -5,18 +5,18 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use stockade_core::event::{EventKind, PermissionDecision, TurnOutcome};
 
-use crate::bounds::name;
+use crate::{bounds::name, text::Text};
 
 #[derive(Deserialize)]
 struct LogLine<'a> {
     #[serde(rename = "type", borrow)]
     kind: Cow<'a, str>,
     #[serde(borrow, default)]
-    tool_name: Option<Cow<'a, str>>,
+    tool_name: Option<Text<'a>>,
     #[serde(borrow, default)]
-    decision: Option<Cow<'a, str>>,
+    decision: Option<Text<'a>>,
     #[serde(borrow, default)]
-    cancellation_category: Option<Cow<'a, str>>,
+    cancellation_category: Option<Text<'a>>,
 }
 
 /// What is kept between lines.

@@ -8,6 +8,7 @@ use stockade_core::{event::TurnOutcome, text};
 use crate::{
     bounds::TEXT_LIMIT_BYTES,
     messages::wire::{ResultLine, parse},
+    text::Text,
 };
 
 /// How the turn ended.
@@ -20,9 +21,9 @@ pub(super) fn outcome(result: &ResultLine<'_>, cancelled: Option<String>) -> Tur
         (_, "refusal") => TurnOutcome::Refusal { text: errors(result) },
         (_, "max_tokens") => TurnOutcome::Truncated,
         (_, "cancelled") => TurnOutcome::Cancelled { permission: cancelled },
-        ("success", _) if !is_error => TurnOutcome::Success {
-            answer: result.result.and_then(parse::<Cow<'_, str>>).map(Cow::into_owned),
-        },
+        ("success", _) if !is_error => {
+            TurnOutcome::Success { answer: result.result.and_then(parse::<Text<'_>>).map(Text::into_owned) }
+        }
         _ => {
             let text = errors(result);
             let http_status = http_status(&text);
@@ -39,7 +40,7 @@ fn string(raw: Option<&RawValue>) -> Cow<'_, str> {
 fn errors(result: &ResultLine<'_>) -> String {
     let joined = match result.errors {
         None => string(result.result).into_owned(),
-        Some(raw) => match parse::<Vec<Cow<'_, str>>>(raw) {
+        Some(raw) => match parse::<Vec<Text<'_>>>(raw) {
             Some(list) => list.join("\n"),
             None => raw.get().to_owned(),
         },

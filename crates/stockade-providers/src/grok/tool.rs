@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use stockade_core::{event::ToolStatus, text};
 
-use crate::messages::wire::parse;
+use crate::{messages::wire::parse, text::Text};
 
 /// Words of a refusal are looked for this far into a text, in bytes.
 const HEAD_BYTES: usize = 400;
@@ -29,7 +29,7 @@ impl Told<'_> {
 #[derive(Deserialize)]
 struct Typed<'a> {
     #[serde(borrow, default)]
-    output_for_prompt: Option<Cow<'a, str>>,
+    output_for_prompt: Option<Text<'a>>,
     #[serde(default)]
     exit_code: Option<i64>,
     #[serde(rename = "FileContent", borrow, default)]
@@ -37,26 +37,26 @@ struct Typed<'a> {
     #[serde(rename = "EditsApplied", borrow, default)]
     edits_applied: Option<EditsApplied<'a>>,
     #[serde(rename = "InvalidInput", borrow, default)]
-    invalid_input: Option<Cow<'a, str>>,
+    invalid_input: Option<Text<'a>>,
 }
 
 #[derive(Deserialize)]
 struct FileContent<'a> {
     #[serde(borrow)]
-    content: Cow<'a, str>,
+    content: Text<'a>,
 }
 
 #[derive(Deserialize)]
 struct EditsApplied<'a> {
     #[serde(borrow)]
-    tool_output_for_prompt: Cow<'a, str>,
+    tool_output_for_prompt: Text<'a>,
 }
 
 /// Results of tools that did not run: a list of wrapped texts in a string, or plain parts.
 #[derive(Deserialize)]
 struct Part<'a> {
     #[serde(borrow, default)]
-    text: Option<Cow<'a, str>>,
+    text: Option<Text<'a>>,
     #[serde(borrow, default)]
     content: Option<&'a RawValue>,
 }
@@ -65,7 +65,7 @@ struct Part<'a> {
 pub(super) fn told(content: Option<&RawValue>, is_error: bool) -> Told<'_> {
     let failed = if is_error { ToolStatus::Failed } else { ToolStatus::Completed };
     let Some(raw) = content else { return Told { text: Cow::Borrowed(""), status: failed } };
-    let Some(inner) = parse::<Cow<'_, str>>(raw) else {
+    let Some(inner) = parse::<Text<'_>>(raw).map(Text::into_cow) else {
         return untyped(parts(raw.get()).unwrap_or_else(|| raw.get().to_owned()).into(), is_error);
     };
     match inner.as_bytes().first() {
@@ -97,9 +97,9 @@ fn parts(text: &str) -> Option<String> {
     let texts: Vec<String> = parts
         .into_iter()
         .filter_map(|part| {
-            part.text.map(Cow::into_owned).or_else(|| {
+            part.text.map(Text::into_owned).or_else(|| {
                 let inner: Part<'_> = part.content.and_then(parse)?;
-                inner.text.map(Cow::into_owned)
+                inner.text.map(Text::into_owned)
             })
         })
         .collect();

@@ -5,35 +5,39 @@ use std::{borrow::Cow, collections::BTreeMap};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use crate::text::Text;
+
 /// Any line: its type decides what else is read.
 #[derive(Deserialize)]
-pub(crate) struct Line<'a> {
+#[serde(bound(deserialize = "M: Deserialize<'de>"))]
+pub(crate) struct Line<'a, M = Message<'a>> {
     #[serde(rename = "type", borrow)]
     pub(crate) kind: Cow<'a, str>,
     #[serde(borrow, default)]
-    pub(crate) subtype: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
-    pub(crate) message: Option<&'a RawValue>,
+    pub(crate) subtype: Option<Text<'a>>,
+    #[serde(default)]
+    pub(crate) message: Option<M>,
 }
 
 /// `system`/`init`.
 #[derive(Default, Deserialize)]
 pub(crate) struct Init<'a> {
     #[serde(borrow, default)]
-    pub(crate) session_id: Option<Cow<'a, str>>,
+    pub(crate) session_id: Option<Text<'a>>,
     #[serde(borrow, default)]
-    pub(crate) model: Option<Cow<'a, str>>,
+    pub(crate) model: Option<Text<'a>>,
     #[serde(borrow, default)]
-    pub(crate) tools: Option<Vec<Cow<'a, str>>>,
+    pub(crate) tools: Option<Vec<Text<'a>>>,
 }
 
-/// The message of an `assistant` or `user` line.
+/// The message of an `assistant` or `user` line, with its parts.
 #[derive(Deserialize)]
-pub(crate) struct Message<'a> {
+#[serde(bound(deserialize = "C: Deserialize<'de>"))]
+pub(crate) struct Message<'a, C = Vec<Block<'a>>> {
     #[serde(borrow, default)]
-    pub(crate) model: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
-    pub(crate) content: Option<&'a RawValue>,
+    pub(crate) model: Option<Text<'a>>,
+    #[serde(default)]
+    pub(crate) content: Option<C>,
 }
 
 /// A part of a message.
@@ -42,17 +46,17 @@ pub(crate) struct Block<'a> {
     #[serde(rename = "type", borrow, default)]
     pub(crate) kind: Cow<'a, str>,
     #[serde(borrow, default)]
-    pub(crate) text: Option<Cow<'a, str>>,
+    pub(crate) text: Option<Text<'a>>,
     #[serde(borrow, default)]
-    pub(crate) thinking: Option<Cow<'a, str>>,
+    pub(crate) thinking: Option<Text<'a>>,
     #[serde(borrow, default)]
-    pub(crate) id: Option<Cow<'a, str>>,
+    pub(crate) id: Option<Text<'a>>,
     #[serde(borrow, default)]
-    pub(crate) name: Option<Cow<'a, str>>,
+    pub(crate) name: Option<Text<'a>>,
     #[serde(borrow, default)]
     pub(crate) input: Option<&'a RawValue>,
     #[serde(borrow, default)]
-    pub(crate) tool_use_id: Option<Cow<'a, str>>,
+    pub(crate) tool_use_id: Option<Text<'a>>,
     #[serde(borrow, default)]
     pub(crate) content: Option<&'a RawValue>,
     #[serde(default)]
@@ -130,6 +134,17 @@ pub(crate) struct ModelUsage {
     pub(crate) cache_creation_input_tokens: Option<u64>,
 }
 
+/// Reads a line: in one pass where it has the usual form, else piece by piece, as leniently as it can be.
+pub(crate) fn line(bytes: &[u8]) -> Option<Line<'_>> {
+    if let Ok(line) = serde_json::from_slice(bytes) {
+        return Some(line);
+    }
+    let Line { kind, subtype, message } = serde_json::from_slice::<Line<'_, &RawValue>>(bytes).ok()?;
+    let message = message.and_then(parse::<Message<'_, &RawValue>>);
+    let message = message.map(|m| Message { model: m.model, content: Some(blocks(m.content)) });
+    Some(Line { kind, subtype, message })
+}
+
 /// Reads a raw value as `T`, or gives nothing.
 pub(crate) fn parse<'a, T: Deserialize<'a>>(raw: &'a RawValue) -> Option<T> {
     serde_json::from_str(raw.get()).ok()
@@ -146,7 +161,7 @@ pub(crate) fn blocks(content: Option<&RawValue>) -> Vec<Block<'_>> {
     if let Some(blocks) = parse::<Vec<Block<'_>>>(raw) {
         return blocks;
     }
-    if let Some(text) = parse::<Cow<'_, str>>(raw) {
+    if let Some(text) = parse::<Text<'_>>(raw) {
         return vec![Block {
             kind: Cow::Borrowed("text"),
             text: Some(text),

@@ -9,6 +9,8 @@ use stockade_core::{
     text,
 };
 
+use crate::text::Text;
+
 /// The tool that stands for calls of a tool that is not offered, or with arguments that do not fit.
 const INVALID: &str = "invalid";
 /// An agent that asks gives this answer when nobody is there, and ends its turn.
@@ -24,7 +26,7 @@ pub(super) struct Line<'a> {
     #[serde(rename = "type", borrow)]
     pub(super) kind: Cow<'a, str>,
     #[serde(rename = "sessionID", borrow, default)]
-    pub(super) session: Option<Cow<'a, str>>,
+    pub(super) session: Option<Text<'a>>,
     #[serde(borrow, default)]
     pub(super) part: Option<&'a RawValue>,
     #[serde(borrow, default)]
@@ -35,17 +37,17 @@ pub(super) struct Line<'a> {
 #[derive(Default, Deserialize)]
 pub(super) struct Part<'a> {
     #[serde(rename = "messageID", borrow, default)]
-    pub(super) message: Option<Cow<'a, str>>,
+    pub(super) message: Option<Text<'a>>,
     #[serde(borrow, default)]
-    pub(super) text: Option<Cow<'a, str>>,
+    pub(super) text: Option<Text<'a>>,
     #[serde(borrow, default)]
-    pub(super) tool: Option<Cow<'a, str>>,
+    pub(super) tool: Option<Text<'a>>,
     #[serde(rename = "callID", borrow, default)]
-    pub(super) call: Option<Cow<'a, str>>,
+    pub(super) call: Option<Text<'a>>,
     #[serde(borrow, default)]
     pub(super) state: Option<&'a RawValue>,
     #[serde(borrow, default)]
-    pub(super) reason: Option<Cow<'a, str>>,
+    pub(super) reason: Option<Text<'a>>,
     #[serde(borrow, default)]
     pub(super) tokens: Option<&'a RawValue>,
     #[serde(borrow, default)]
@@ -56,13 +58,13 @@ pub(super) struct Part<'a> {
 #[derive(Default, Deserialize)]
 pub(super) struct ToolState<'a> {
     #[serde(borrow, default)]
-    status: Option<Cow<'a, str>>,
+    status: Option<Text<'a>>,
     #[serde(borrow, default)]
     pub(super) input: Option<&'a RawValue>,
     #[serde(borrow, default)]
-    output: Option<Cow<'a, str>>,
+    output: Option<Text<'a>>,
     #[serde(borrow, default)]
-    error: Option<Cow<'a, str>>,
+    error: Option<Text<'a>>,
     #[serde(borrow, default)]
     metadata: Option<&'a RawValue>,
 }
@@ -113,7 +115,7 @@ impl ToolState<'_> {
 #[derive(Default, Deserialize)]
 pub(super) struct ErrorLine<'a> {
     #[serde(borrow, default)]
-    name: Option<Cow<'a, str>>,
+    name: Option<Text<'a>>,
     #[serde(borrow, default)]
     data: Option<&'a RawValue>,
 }
@@ -139,7 +141,7 @@ impl ErrorLine<'_> {
             _ => {}
         }
         let said = match (&self.name, data.message) {
-            (Some(name), Some(message)) => format!("{name}: {message}"),
+            (Some(name), Some(message)) => [&**name, &*message].join(": "),
             _ => raw.map(RawValue::get).unwrap_or_default().to_owned(),
         };
         TurnOutcome::Error { text: text::head(&said, ERROR_HEAD_BYTES), http_status: data.status }
