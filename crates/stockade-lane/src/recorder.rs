@@ -16,6 +16,9 @@ pub trait Observer {
 
     /// Nothing happened for a while; `quiet_s` seconds since the agent last moved, `what` it last did.
     fn heartbeat(&mut self, elapsed_s: u64, quiet_s: u64, what: &str);
+
+    /// The agent runs: comes each second, for what is drawn anew, with the numbers of a heartbeat.
+    fn tick(&mut self, _elapsed_s: u64, _quiet_s: u64, _what: &str) {}
 }
 
 /// An observer that watches nothing.
@@ -88,6 +91,10 @@ impl<'r> Recorder<'r> {
 
     pub(crate) fn has_result(&self) -> bool {
         self.judge.as_ref().is_some_and(Judge::has_result)
+    }
+
+    pub(crate) fn tick(&mut self, quiet_s: u64, what: &str) {
+        self.observer.tick(self.clock.elapsed().as_secs(), quiet_s, what);
     }
 
     pub(crate) fn heartbeat(&mut self, quiet_s: u64, what: &str) {

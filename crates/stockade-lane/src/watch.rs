@@ -46,6 +46,8 @@ const LOOK_SHARE: u32 = 4;
 const SESSION_LOG_PERIOD: Duration = Duration::from_millis(20);
 /// Heartbeats come this often while nothing moves.
 const HEARTBEAT_PERIOD: Duration = Duration::from_secs(15);
+/// How often an observer may draw anew.
+const TICK_PERIOD: Duration = Duration::from_secs(1);
 /// How long output may still come after the agent's process and everything it left are gone.
 const DRAIN_TIME: Duration = Duration::from_millis(250);
 /// How long an agent may be waited for after KILL before it counts as stuck in the kernel.
@@ -145,6 +147,7 @@ pub(crate) async fn watch(
     let mut next_look = now + look_period;
     let mut logs = interval_at((now + SESSION_LOG_PERIOD).into(), SESSION_LOG_PERIOD);
     let mut beats = interval_at((now + HEARTBEAT_PERIOD).into(), HEARTBEAT_PERIOD);
+    let mut ticks = interval_at((now + TICK_PERIOD).into(), TICK_PERIOD);
     let mut stops_open = true;
     let mut facts_open = true;
     // What came along with the answer to the start is in no socket any more: no readiness will announce it.
@@ -188,6 +191,7 @@ pub(crate) async fn watch(
                 next_look = Instant::now() + look_period.max(start.elapsed() * LOOK_SHARE);
             }
             _ = beats.tick() => d.beat(),
+            _ = ticks.tick() => d.tick(),
             growth = growth::next(&mut d.running.growth) => d.grown(growth),
             read = d.running.streams.next() => d.read(read?),
             _ = logs.tick(), if d.running.session_log.is_some() => d.session_log(),
@@ -254,7 +258,8 @@ impl Dispatcher<'_, '_> {
     }
 
     fn fact(&mut self, kind: EventKind) {
-        self.idle.saw("model traffic", Instant::now());
+        let of_the_model = matches!(kind, EventKind::ModelRequest { .. } | EventKind::ModelResponse { .. });
+        self.idle.saw(if of_the_model { "model traffic" } else { "the network" }, Instant::now());
         let is_request = matches!(kind, EventKind::ModelRequest { .. });
         self.recorder.record(Source::Gateway, kind);
         if is_request {
@@ -425,6 +430,11 @@ impl Dispatcher<'_, '_> {
             );
         }
         Ok(())
+    }
+
+    fn tick(&mut self) {
+        let quiet = self.idle.quiet_for(Instant::now());
+        self.recorder.tick(quiet.as_secs(), self.idle.last_what());
     }
 
     fn beat(&mut self) {

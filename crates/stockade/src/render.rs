@@ -5,6 +5,7 @@ pub(crate) mod fence;
 pub(crate) mod plan;
 pub(crate) mod progress;
 pub(crate) mod receipt;
+mod status_line;
 
 use std::io::Write as _;
 

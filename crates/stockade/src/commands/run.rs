@@ -46,6 +46,7 @@ pub(crate) fn run(args: RunArgs, world: &World, verbosity: Verbosity) -> Result<
     arm_fault(world);
     let mut live = Live::new(verbosity, sink(args.events.as_ref(), to_stdout)?);
     let outcome = carry_out(&ordered.request, &mut live)?;
+    drop(live);
     deliver(&ordered.request, &outcome, args.json, to_stdout, verbosity)?;
     Ok(outcome.receipt.status.exit_code())
 }

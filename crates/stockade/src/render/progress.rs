@@ -12,7 +12,7 @@ use stockade_core::{
 };
 use stockade_lane::Observer;
 
-use super::{Verbosity, is_terminal, say};
+use super::{Verbosity, is_terminal, say, status_line::StatusLine};
 
 /// Where events go.
 #[derive(Debug)]
@@ -31,12 +31,14 @@ pub(crate) struct Live {
     verbosity: Verbosity,
     sink: EventSink,
     sink_failed: bool,
-    is_terminal: bool,
+    /// On a terminal, unless nothing is to be said.
+    status: Option<StatusLine>,
 }
 
 impl Live {
     pub(crate) fn new(verbosity: Verbosity, sink: EventSink) -> Self {
-        Self { verbosity, sink, sink_failed: false, is_terminal: is_terminal() }
+        let status = (verbosity > Verbosity::Quiet && is_terminal()).then(StatusLine::new);
+        Self { verbosity, sink, sink_failed: false, status }
     }
 
     fn stream(&mut self, event: &Event) {
@@ -58,15 +60,20 @@ impl Live {
     }
 
     fn show(&self, event: &Event) {
-        let wanted =
-            self.verbosity == Verbosity::Verbose || (self.verbosity == Verbosity::Normal && self.is_terminal);
-        if !wanted {
+        if self.verbosity < Verbosity::Verbose && self.status.is_none() {
             return;
         }
         if let Some(line) = line(&event.event, self.verbosity) {
             #[expect(clippy::cast_precision_loss, reason = "seconds of a run are far below 2^52")]
             let seconds = event.elapsed_ms as f64 / 1000.0;
-            say(&format!("[{seconds:8.3}] {line}\n"));
+            self.say(&format!("[{seconds:8.3}] {line}\n"));
+        }
+    }
+
+    fn say(&self, line: &str) {
+        match &self.status {
+            Some(status) => status.above(line),
+            None => say(line),
         }
     }
 }
@@ -74,12 +81,22 @@ impl Live {
 impl Observer for Live {
     fn event(&mut self, event: &Event) {
         self.stream(event);
+        if let Some(status) = &mut self.status {
+            status.event(&event.event);
+        }
         self.show(event);
     }
 
     fn heartbeat(&mut self, elapsed_s: u64, quiet_s: u64, what: &str) {
-        if self.verbosity != Verbosity::Quiet {
+        // Where there is a status line, it has said so already.
+        if self.verbosity > Verbosity::Quiet && self.status.is_none() {
             say(&format!("[{elapsed_s:4} s  ] quiet for {quiet_s} s; last was {what}\n"));
+        }
+    }
+
+    fn tick(&mut self, elapsed_s: u64, quiet_s: u64, what: &str) {
+        if let Some(status) = &self.status {
+            status.draw(elapsed_s, quiet_s, what);
         }
     }
 }
@@ -144,9 +161,14 @@ fn clean(text_: &str, limit: usize) -> String {
         .trim()
         .chars()
         .map(|c| if c == '\n' || c == '\t' { ' ' } else { c })
-        .filter(|c| !c.is_control())
+        .filter(|c| !c.is_control() && !is_direction(*c))
         .collect();
     text::head(&shown, limit)
+}
+
+/// Whether a character only turns the direction of what follows: a text could look like another.
+fn is_direction(c: char) -> bool {
+    matches!(c, '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 #[cfg(test)]
@@ -155,7 +177,7 @@ mod tests {
 
     #[test]
     fn control_characters_of_an_agent_never_reach_the_terminal() {
-        let kind = EventKind::Message { text: "a\u{1b}[31mred\u{7}\nb".to_owned(), cut_bytes: 0 };
+        let kind = EventKind::Message { text: "a\u{1b}[31mred\u{7}\nb\u{202e}".to_owned(), cut_bytes: 0 };
         assert_eq!(line(&kind, Verbosity::Normal).unwrap(), "a[31mred b");
     }
 }
