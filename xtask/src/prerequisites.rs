@@ -11,10 +11,11 @@ struct Need {
     why: &'static str,
 }
 
-const NEEDS: [Need; 4] = [
+const NEEDS: [Need; 5] = [
     Need { program: "curl", package: "curl", why: "what a tool reaches through the egress listener" },
     Need { program: "git", package: "git", why: "sample repositories and linked worktrees" },
     Need { program: "bwrap", package: "bubblewrap", why: "the host class with everything on" },
+    Need { program: "socat", package: "socat", why: "Claude Code's own sandbox, which is kept in a test" },
     Need { program: "ip", package: "iproute2", why: "the network in which every connection is seen" },
 ];
 
