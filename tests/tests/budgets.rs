@@ -1,6 +1,6 @@
 //! A budget holds before the next call of the model, and what a caller demands of a success is measured.
 //!
-//! Everything with the real Grok. Needs root, to become another user.
+//! Everything with the real Grok, the budgets with the other agents too. Needs root, to become another user.
 
 #![expect(
     clippy::unwrap_used,
@@ -140,6 +140,38 @@ fn a_run_within_its_budget_is_complete_and_says_what_it_used() {
     let usage = json!({ "inputTokens": 7, "cachedInputTokens": 2, "outputTokens": 5, "reasoningTokens": 0, "totalTokens": 12 });
     assert_eq!(told("usage"), usage);
     assert_eq!(receipt["modelIdentity"]["effortsSeen"], json!(["high"]));
+}
+
+/// An agent but Grok, with a call of its shell that changes nothing.
+fn others() -> [(&'static str, Value); 3] {
+    [
+        ("claude", json!({ "name": "Bash", "arguments": { "command": "true", "description": "d" } })),
+        ("codex", json!({ "name": "exec_command", "arguments": { "cmd": "true" } })),
+        ("opencode", json!({ "name": "bash", "arguments": { "command": "true", "description": "d" } })),
+    ]
+}
+
+#[test]
+fn every_other_agent_is_ended_by_its_budget_as_well() {
+    for ((provider, call), caller) in others().into_iter().zip(Caller::both().into_iter().cycle()) {
+        let world = World::with_providers(&caller);
+        let usage = json!({ "inputTokens": TOKENS, "outputTokens": 0 });
+        let step = json!({ "text": "Still looking.", "tools": [call], "usage": usage });
+        let scenario = json!({ "version": 1, "name": "endless", "steps": [], "otherwise": step });
+        for (flag, value) in [("--max-turns", "2"), ("--max-tokens", "15000")] {
+            let model = ScriptedModel::scenario(&world, &scenario, &[]);
+            let name = flag.trim_start_matches("--");
+            let fixed = ["--provider", provider, "--provider-sandbox", "replace", "--endpoint", &model.url];
+            let ended = world.run(name, &fixed).args(&[flag, value]).end();
+            let receipt = world.receipt(name);
+            let what = format!("{provider} {flag}: {receipt:#}");
+            assert_eq!((ended.code(), &receipt["status"]), (73, &json!("limit-reached")), "{what}");
+            assert_eq!(turns(&model), 2, "the third call was not forwarded: {what}");
+            assert_eq!(world.answer(name).as_deref(), Some("Still looking."), "{what}");
+            assert_eq!(receipt["partial"], true, "{what}");
+        }
+        outside::wait_for_no_process_fenced_for(&world, Duration::from_secs(2));
+    }
 }
 
 #[test]
