@@ -12,8 +12,11 @@
     reason = "a test harness: what fails here fails the test"
 )]
 
+pub mod agent;
+mod asked;
 pub mod caller;
 pub mod git;
+pub mod hostile;
 pub mod internet;
 pub mod model;
 pub mod network;
@@ -21,8 +24,10 @@ pub mod outside;
 pub mod run;
 pub mod rungs;
 pub mod stub;
+pub mod surroundings;
 pub mod world;
 
+pub use agent::{AGENTS, Agent, MODES};
 pub use caller::Caller;
 pub use model::ScriptedModel;
 pub use run::{Ended, Started};

@@ -126,6 +126,17 @@ pub fn picture(root: &Path) -> BTreeMap<PathBuf, String> {
     map
 }
 
+/// Asserts that two pictures are the same, and shows only what differs where they are not.
+#[track_caller]
+pub fn assert_same(before: &BTreeMap<PathBuf, String>, after: &BTreeMap<PathBuf, String>, what: &str) {
+    let gone =
+        before.iter().filter(|(path, is)| after.get(*path) != Some(is)).map(|(path, is)| ("was", path, is));
+    let new =
+        after.iter().filter(|(path, is)| before.get(*path) != Some(is)).map(|(path, is)| ("is", path, is));
+    let differences: Vec<_> = gone.chain(new).collect();
+    assert!(differences.is_empty(), "{what}: {differences:#?}");
+}
+
 fn look(root: &Path, path: &Path, map: &mut BTreeMap<PathBuf, String>) {
     let meta = fs::symlink_metadata(path).unwrap();
     let what = if meta.is_dir() {

@@ -8,7 +8,7 @@ use std::{
 
 use tempfile::TempDir;
 
-use crate::Caller;
+use crate::{Caller, asked::Declared};
 
 /// The binary under test.
 pub fn binary() -> PathBuf {
@@ -38,12 +38,14 @@ pub fn helper_binary(name: &str) -> PathBuf {
     path
 }
 
-/// Everything a test works on. Removed at the end.
+/// Everything a test works on. Removed at the end, when it is looked whether its runs asked for what was not declared.
 #[derive(Debug)]
 pub struct World {
     folder: TempDir,
     /// Where the shared providers are mounted.
     mounted: Option<PathBuf>,
+    /// What its runs may ask of the network.
+    pub(crate) declared: Declared,
     /// As whom the binary is started here.
     pub caller: Caller,
 }
@@ -55,7 +57,7 @@ impl World {
         let folder = tempfile::Builder::new().prefix("stockade-e2e-").tempdir_in("/tmp").unwrap();
         // Others have to pass through to the folders that are theirs.
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        let world = Self { folder, mounted: None, caller: caller.clone() };
+        let world = Self { folder, mounted: None, declared: Declared::default(), caller: caller.clone() };
         for dir in ["home", "state/stockade", "ws", "out", "outside"] {
             fs::create_dir_all(world.path(dir)).unwrap();
         }
@@ -184,6 +186,10 @@ impl Drop for World {
         if let Some(mounted) = &self.mounted {
             // Lazily: a process of a failed test may still hold it, and the folder has to go all the same.
             let _ = rustix::mount::unmount(mounted, rustix::mount::UnmountFlags::DETACH);
+        }
+        if !std::thread::panicking() {
+            let undeclared = self.undeclared();
+            assert!(undeclared.is_empty(), "asked of the network, and not declared: {undeclared:#?}");
         }
     }
 }

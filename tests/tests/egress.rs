@@ -62,6 +62,7 @@ fn egress(receipt: &Value) -> &Value {
 fn listed_hosts_are_reached_and_every_way_around_the_list_is_turned_away() {
     for caller in Caller::both() {
         let world = World::with_providers(&caller);
+        world.judges_network_itself("every decision is compared with what was tried");
         let internet = Internet::new(&NAMES);
         let hosts: Vec<&str> = NAMES.iter().map(|(name, _)| *name).collect();
         let authority = Authority::of(&hosts);
@@ -259,6 +260,7 @@ fn one_lane_cannot_use_the_proxy_of_another() {
         let site = internet.site("1.2.3.4:443", Some(&authority));
         let [first, second] = [(); 2].map(|()| {
             let world = World::with_providers(&caller);
+            world.expects_network(&["other.example:443"]);
             world.write("ws/ca.pem", &authority.pem);
             world
         });
@@ -307,6 +309,7 @@ fn one_lane_cannot_use_the_proxy_of_another() {
 fn every_rung_has_the_listener_and_no_other_way() {
     for caller in Caller::both() {
         let world = World::with_providers(&caller);
+        world.expects_network(&["ok.example:443", "other.example:443"]);
         let internet = Internet::new(&NAMES);
         let authority = Authority::of(&["ok.example"]);
         world.write("ws/ca.pem", &authority.pem);
@@ -340,6 +343,7 @@ fn every_rung_has_the_listener_and_no_other_way() {
 fn the_real_agent_completes_with_listed_hosts_and_its_tools_reach_them() {
     for caller in Caller::both() {
         let world = World::with_providers(&caller);
+        world.expects_network(&["ok.example:443", "other.example:443"]);
         let internet = Internet::new(&NAMES);
         let authority = Authority::of(&["ok.example", "other.example"]);
         world.write("ws/ca.pem", &authority.pem);

@@ -67,6 +67,7 @@ fn on_the_hosts_network_the_listener_demands_the_runs_own_key_and_the_receipt_sa
 
         // A stub on the same network that shows no key, or another, is turned away and reaches nothing.
         let before = model.requests().len();
+        world.expects_network(&["POST /v1/chat/completions"]);
         let stub = world.stub(
             "nokey",
             r#"port=$(sed -n 's#.*http://127.0.0.1:\([0-9]*\)/v1.*#\1#p' "$HOME/.grok/config.toml" | head -1)
@@ -117,6 +118,7 @@ fn a_network_without_a_way_out_is_told_apart_as_the_parents_doing() {
 fn a_name_is_refused_at_once_and_recorded() {
     for caller in Caller::both() {
         let world = World::with_providers(&caller);
+        world.expects_network(&["api.example.com", "collect.example.net"]);
         let model = ScriptedModel::scenario(&world, &one_answer(), &[]);
         // Without an answer a resolver waits five seconds for each name.
         let stub = world.stub(

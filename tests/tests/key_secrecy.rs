@@ -199,6 +199,7 @@ fn assert_call_left_no_key(ended: &Ended) {
 fn a_scripted_agent_that_looks_everywhere_does_not_find_the_key() {
     for caller in Caller::both() {
         let world = World::with_providers(&caller);
+        world.expects_network(&["GET /v1/models", "GET /v1/api-key"]);
         world.write("ws/hunt.sh", HUNT);
         world.write("ws/decoy", IN_WORKSPACE);
         // The endpoint repeats the key in its answer, as some do.

@@ -50,7 +50,7 @@ fn a_wrong_type_and_a_broken_text_have_a_place() {
 fn what_the_types_cannot_say_is_checked() {
     for (from, to, key, says) in [
         ("name = \"grok\"", "name = \"Grok!\"", "name", "lower-case"),
-        ("version = 2", "version = 0", "version", "counts from 1"),
+        ("version = 3", "version = 0", "version", "counts from 1"),
         ("\"{cwd}\"", "\"{cwdd}\"", "launch.argv[10]", "unknown placeholder `{cwdd}`"),
         ("\"{prompt_file}\"", "\"x\"", "launch.argv", "no prompt"),
         ("\"{session}\"", "\"{instructions}\"", "launch.argv[12]", "unknown placeholder"),
