@@ -257,7 +257,7 @@ fn environment(world: &World) -> Vec<(&'static str, String)> {
         ("ANTHROPIC_MODEL", "claude-trap-1".to_owned()),
         ("BASH_ENV", script()),
         ("BUN_OPTIONS", format!("--preload={}", ws("trap.js"))),
-        ("CLAUDECODE", "1".to_owned()),
+        ("CLAUDECODE", WORD.to_owned()),
         ("CLAUDE_CODE_EFFORT_LEVEL", "low".to_owned()),
         ("CLAUDE_CODE_EXTRA_BODY", json!({ "metadata": { "user_id": WORD } }).to_string()),
         ("CLAUDE_CODE_SESSION_ID", WORD.to_owned()),

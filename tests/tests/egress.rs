@@ -260,7 +260,7 @@ fn one_lane_cannot_use_the_proxy_of_another() {
         let site = internet.site("1.2.3.4:443", Some(&authority));
         let [first, second] = [(); 2].map(|()| {
             let world = World::with_providers(&caller);
-            world.expects_network(&["other.example:443"]);
+            world.expects_network(&["ok.example:443", "other.example:443"]);
             world.write("ws/ca.pem", &authority.pem);
             world
         });

@@ -8,10 +8,19 @@
     reason = "a test: a panic is how it fails, and the observer is tried on other programs first"
 )]
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, panic::AssertUnwindSafe, time::Duration};
 
-use serde_json::json;
-use stockade_tests::{Caller, ScriptedModel, World, model, network::ObservedNetwork, outside, run::Call};
+use serde_json::{Value, json};
+use stockade_core::mode::AccessMode;
+use stockade_tests::{
+    AGENTS, Agent, Caller, ScriptedModel, World,
+    agent::end,
+    network::ObservedNetwork,
+    outside,
+    run::Call,
+    stub,
+    surroundings::{LITTER, Surroundings},
+};
 
 /// A caller's world and a network to observe it in, which sees the mounts that are there when it is made.
 fn observed(world: World) -> (World, ObservedNetwork) {
@@ -62,52 +71,128 @@ fn the_observer_sees_every_kind_of_attempt() {
     );
 }
 
-#[test]
-fn a_run_connects_to_its_endpoint_and_to_nothing_else_whatever_its_tools_try() {
-    for caller in Caller::both() {
-        let (world, network) = observed(World::with_providers(&caller));
-        let leak = "for to in 198.51.100.1/80 leak.example/443 127.0.0.1/22; do (exec 3<>/dev/tcp/$to) 2>/dev/null && echo \"reached $to\"; done; \
+/// What a tool tries: addresses, names, the resolver of another, and a service of the host.
+const LEAK: &str = "for to in 198.51.100.1/80 leak.example/443 127.0.0.1/22; do (exec 3<>/dev/tcp/$to) 2>/dev/null && echo \"reached $to\"; done; \
                     echo x >/dev/udp/198.51.100.1/53; getent hosts leak.example; echo tried";
-        let scenario = json!({
-            "version": 1, "name": "leak", "steps": [model::shell(leak)], "otherwise": { "text": "done" },
-        });
-        let model = ScriptedModel::through(&world, &scenario, &[], &network.enter(&world.ws()));
-        assert_eq!(network.attempts(), set(&[]));
-        let call = world
-            .run("r", &["--endpoint", &model.url, "--key-env", "MODEL_KEY"])
-            .env("MODEL_KEY", "sk-1234567");
-        grok(call, &world, &network).end().expect_code(0);
-        let endpoint = endpoint(&model);
-        assert_eq!(without_decoys(network.attempts(), &endpoint, 1), set(&[&endpoint]));
-        let told = model.tool_result(0);
-        assert!(told.contains("tried") && !told.contains("reached"), "{told}");
-        outside::wait_for_no_process_fenced_for(&world, Duration::from_secs(2));
-    }
+
+/// The names that a run was asked for, whoever asked.
+fn names_asked(receipt: &Value) -> BTreeSet<String> {
+    let events = World::events(receipt).into_iter().map(|event| event["event"].clone());
+    let decisions = events.filter(|event| event["kind"] == "network-decision");
+    decisions.map(|event| event["target"].as_str().unwrap().to_owned()).collect()
+}
+
+/// A run in each mode: connections to the endpoint alone, whatever its tools try, and nothing is left of it.
+fn a_run_stays_with_its_endpoint(agent: &Agent, caller: &Caller, mode: AccessMode) {
+    let (world, network) = observed(World::with_providers(caller));
+    world.expects_network(&["leak.example"]);
+    let around = Surroundings::of(&world);
+    let scenario = json!({
+        "version": 1, "name": "leak", "steps": [(agent.shell)(&format!("{LEAK}; {LITTER}"))], "otherwise": { "text": "done" },
+    });
+    let enter = network.enter(&world.ws());
+    let model = ScriptedModel::through(&world, &scenario, &[], &enter);
+    assert_eq!(network.attempts(), set(&[]));
+    let call = agent.run(&world, mode, "replace", &model.url).args(&["--key-env", "MODEL_KEY"]);
+    let ended = end(around.around_in(call.env("MODEL_KEY", "sk-1234567"), &enter));
+    let receipt = world.receipt("r");
+    let what = format!("{} {} as {}: {}\n{receipt:#}", agent.name, mode.id(), caller.name, ended.stderr);
+    assert_eq!(ended.code(), 0, "{what}");
+    let endpoint = endpoint(&model);
+    assert_eq!(without_decoys(network.attempts(), &endpoint, 1), set(&[&endpoint]), "{what}");
+    let told = model.tool_result(0);
+    assert!(told.contains("tried") && !told.contains("reached"), "{what}\n{told}");
+    // The one name is the tool's.
+    assert_eq!(names_asked(&receipt), set(&["leak.example"]), "{what}");
+    outside::wait_for_no_process_fenced_for(&world, Duration::from_secs(2));
+    around.assert_littered_alone(mode, &what);
+}
+
+/// The same agent where the whole network is open to it: what it would reach for by itself is not even tried.
+fn by_itself_it_asks_its_model_alone(agent: &Agent, caller: &Caller) {
+    let (world, network) = observed(World::with_providers(caller));
+    let enter = network.enter(&world.ws());
+    let scenario = json!({ "version": 1, "name": "open", "steps": [(agent.shell)("sleep 1; echo slept")], "otherwise": { "text": "done" } });
+    let model = ScriptedModel::through(&world, &scenario, &[], &enter);
+    let call = agent.run(&world, AccessMode::ReadOnly, "replace", &model.url).args(&["--network", "host"]);
+    let ended = end(call.through(&enter));
+    let receipt = world.receipt("r");
+    let what = format!("{} as {}: {}\n{receipt:#}", agent.name, caller.name, ended.stderr);
+    assert_eq!(ended.code(), 0, "{what}");
+    let endpoint = endpoint(&model);
+    // Beside the decoy of the proof there is the listener, which is on the host's loopback now.
+    assert_eq!(without_decoys(network.attempts(), &endpoint, 2), set(&[&endpoint]), "{what}");
+}
+
+/// Its rehearsal passes, and connects to nothing but loopback.
+fn a_rehearsal_stays_on_loopback(agent: &Agent, caller: &Caller, mode: AccessMode, sandbox: &str) {
+    let (world, network) = observed(World::with_providers(caller));
+    let flags = ["--provider", agent.name, "--mode", mode.id(), "--provider-sandbox", sandbox];
+    let call = world.call(&["rehearse", "--json"]).args(&flags).through(&network.enter(&world.ws()));
+    let ended = end(call);
+    let what = format!("{flags:?} as {}: {}", caller.name, ended.stderr);
+    let reports: Vec<Value> = serde_json::from_str(&ended.stdout).unwrap();
+    let checks = reports.iter().flat_map(|report| report["checks"].as_array().unwrap());
+    let failed: Vec<_> = checks.filter(|check| check["status"] != "passed").collect();
+    assert!(failed.is_empty() && reports.len() == 1 && ended.code() == 0, "{what}: {failed:#?}");
+    assert!(!reports[0]["unproven"].as_array().unwrap().is_empty(), "{what}: what it cannot prove is said");
+    let attempts = network.attempts();
+    assert!(!attempts.is_empty(), "{what}: the scripted model was never asked");
+    assert!(attempts.iter().all(|a| a.starts_with("tcp 127.0.0.1:")), "{what}: {attempts:?}");
+}
+
+/// All of it for one agent, each mode and each caller in it.
+fn is_observed(name: &str) {
+    let agent = AGENTS.into_iter().find(|agent| agent.name == name).unwrap();
+    let [root, user] = Caller::both();
+    a_run_stays_with_its_endpoint(&agent, &root, AccessMode::ReadOnly);
+    a_run_stays_with_its_endpoint(&agent, &user, AccessMode::IsolatedWrite);
+    by_itself_it_asks_its_model_alone(&agent, &user);
+    a_rehearsal_stays_on_loopback(&agent, &root, AccessMode::ReadOnly, "replace");
+    a_rehearsal_stays_on_loopback(&agent, &user, AccessMode::IsolatedWrite, "keep");
+}
+
+#[test]
+fn grok_connects_to_its_endpoint_and_to_nothing_else() {
+    is_observed("grok");
+}
+
+#[test]
+fn claude_code_connects_to_its_endpoint_and_to_nothing_else() {
+    is_observed("claude");
 }
 
 #[test]
 fn codex_connects_to_its_endpoint_and_to_nothing_else() {
+    is_observed("codex");
+}
+
+#[test]
+fn opencode_connects_to_its_endpoint_and_to_nothing_else() {
+    is_observed("opencode");
+}
+
+/// The check of every run of every test: what a test has not declared fails it, with the run and the event.
+#[test]
+fn a_run_that_asks_for_what_its_test_did_not_declare_fails_the_test() {
     for caller in Caller::both() {
-        let (world, network) = observed(World::with_providers(&caller));
-        let leak =
-            "(exec 3<>/dev/tcp/198.51.100.1/80) && echo reached; getent hosts leak.example; echo tried";
-        let step = json!({ "tools": [{ "name": "exec_command", "arguments": { "cmd": leak } }] });
-        let scenario =
-            json!({ "version": 1, "name": "leak", "steps": [step], "otherwise": { "text": "done" } });
-        let model = ScriptedModel::through(&world, &scenario, &[], &network.enter(&world.ws()));
-        let call = world.run("r", &["--endpoint", &model.url]);
-        let call = call.args(&["--provider", "codex", "--provider-sandbox", "replace"]);
-        call.through(&network.enter(&world.ws())).end().expect_code(0);
-        let endpoint = endpoint(&model);
-        assert_eq!(without_decoys(network.attempts(), &endpoint, 1), set(&[&endpoint]));
-        // The one name that was looked up is the tool's; Codex itself asks for none.
-        let names: BTreeSet<String> = World::events(&world.receipt("r"))
-            .iter()
-            .map(|event| &event["event"])
-            .filter(|event| event["kind"] == "network-decision")
-            .map(|event| event["target"].as_str().unwrap().to_owned())
-            .collect();
-        assert_eq!(names, set(&["leak.example"]));
+        let world = World::with_providers(&caller);
+        let stub = world.stub(
+            "asks",
+            &format!("getent hosts declared.example undeclared.example\nsay '{}'", stub::success("asked")),
+        );
+        let stub = stub.display().to_string();
+        let call = world.run(
+            "r",
+            &["--provider", "grok", "--provider-sandbox", "replace", "--model", "m", "--executable", &stub],
+        );
+        call.args(&["--endpoint", "http://127.0.0.1:9/v1"]).end().expect_code(0);
+        let run = world.receipt("r")["executionId"].as_str().unwrap().to_owned();
+        world.expects_network(&["declared.example"]);
+        let failed = std::panic::catch_unwind(AssertUnwindSafe(|| drop(world)));
+        let told = *failed.unwrap_err().downcast::<String>().unwrap();
+        let says = |text: &str| told.contains(text);
+        assert!(says(&run) && says("undeclared.example") && !says("\"declared.example"), "{told}");
     }
 }
 
@@ -153,17 +238,6 @@ fn commands_that_need_no_network_make_no_attempt() {
         }
         // Of these, only the doctor proves a fence.
         assert_eq!(without_decoys(network.attempts(), "", 1), set(&[]));
-    }
-}
-
-#[test]
-fn a_rehearsal_stays_on_loopback() {
-    for caller in Caller::both() {
-        let (world, network) = observed(World::with_providers(&caller));
-        grok(world.call(&["rehearse", "--mode", "read-only"]), &world, &network).end().expect_code(0);
-        let attempts = network.attempts();
-        assert!(!attempts.is_empty(), "the scripted model was never asked");
-        assert!(attempts.iter().all(|a| a.starts_with("tcp 127.0.0.1:")), "{attempts:?}");
     }
 }
 
