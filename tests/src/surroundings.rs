@@ -2,21 +2,21 @@
 //! for temporary files, which are private to the call, so that nobody else's are in them.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs,
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use stockade_core::mode::AccessMode;
 
-use crate::{World, outside, run::Call};
+use crate::{World, outside, run::Call, world};
 
 /// Folders of the world, and what each is mounted on for the call.
 const TEMPORARY: [(&str, &str); 3] = [("tmp", "/tmp"), ("var-tmp", "/var/tmp"), ("shm", "/dev/shm")];
-/// Mounts them and starts what follows. The world itself is below one of them, and has to be there still.
-const MOUNT: &str = "set -e; world=$1; shift; name=${world##*/}; mkdir -p \"$world/tmp/$name\"; \
-                     mount --rbind \"$world\" \"$world/tmp/$name\"; \
+/// Mounts what has to be there still, pairs of source and target up to `--`, then the folders, and starts what follows.
+const MOUNT: &str = "set -e; world=$1; shift; while [ \"$1\" != -- ]; do mount --rbind \"$1\" \"$2\"; shift 2; done; shift; \
                      mount --rbind \"$world/var-tmp\" /var/tmp; mount --rbind \"$world/shm\" /dev/shm; \
                      mount --rbind \"$world/tmp\" /tmp; cd \"$world/out\"; exec \"$@\"";
 /// Folders of users' programs, by variable. All below the home but the last.
@@ -26,6 +26,8 @@ const OF_USERS: [(&str, &str); 4] = [
     ("XDG_CONFIG_HOME", "home/.config"),
     ("XDG_RUNTIME_DIR", "runtime"),
 ];
+/// No process may be left after this time.
+const GONE: Duration = Duration::from_secs(3);
 /// What a run directory holds, as `docs/run-directory.md` says.
 const OF_A_RUN: [&str; 8] = [
     "answer",
@@ -46,6 +48,8 @@ pub const LITTER: &str = "for folder in /tmp /var/tmp /dev/shm /run ~ ~/.cache ~
 #[derive(Debug)]
 pub struct Surroundings<'w> {
     world: &'w World,
+    /// Folders below those for temporary files that have to be there still, and where they are mounted.
+    kept: Vec<[PathBuf; 2]>,
     before: BTreeMap<PathBuf, String>,
 }
 
@@ -60,15 +64,22 @@ impl<'w> Surroundings<'w> {
         }
         world.give("home");
         fs::set_permissions(world.path("runtime"), fs::Permissions::from_mode(0o700)).unwrap();
-        // Where the world is mounted below the private /tmp.
-        fs::create_dir(world.path("tmp").join(world.root().file_name().unwrap())).unwrap();
-        Self { world, before: look(world) }
+        let programs = [world::binary(), world::helper_binary("host-class")];
+        let folders = programs.iter().filter_map(|program| program.parent()).chain([world.root()]);
+        let kept: BTreeSet<_> =
+            folders.filter_map(|folder| Some([folder.to_owned(), inside(world, folder)?])).collect();
+        for [_, target] in &kept {
+            fs::create_dir_all(target).unwrap();
+        }
+        Self { world, kept: kept.into_iter().collect(), before: look(world) }
     }
 
     /// The program that runs the rest of its arguments with those folders, in the folder `out`.
     pub fn program(&self) -> Vec<String> {
         let mount = ["unshare", "--mount", "--", "sh", "-c", MOUNT, "mount"].map(str::to_owned);
-        mount.into_iter().chain([self.world.root().display().to_string()]).collect()
+        let folders = [self.world.root()].into_iter().chain(self.kept.iter().flatten().map(PathBuf::as_path));
+        let folders = folders.map(|folder| folder.display().to_string());
+        mount.into_iter().chain(folders).chain(["--".to_owned()]).collect()
     }
 
     /// Makes a call among them.
@@ -93,9 +104,11 @@ impl<'w> Surroundings<'w> {
         self.assert_same(stays, what);
     }
 
-    /// Asserts that everything is as it was, but for what Stockade says it keeps, and these files of the workspace.
+    /// Asserts that no process is left, and that everything is as it was, but for what Stockade says it keeps, and these files
+    /// of the workspace.
     #[track_caller]
     pub fn assert_same(&self, changed: &[&str], what: &str) {
+        outside::wait_for_no_process_fenced_for(self.world, GONE);
         let (mut before, mut now) = (self.before.clone(), look(self.world));
         for file in changed {
             let file = Path::new("ws").join(file);
@@ -107,6 +120,14 @@ impl<'w> Surroundings<'w> {
     }
 }
 
+/// Where a folder that lies below one for temporary files is mounted, so that it is found in the place of that; `None`: it lies
+/// elsewhere.
+fn inside(world: &World, folder: &Path) -> Option<PathBuf> {
+    TEMPORARY
+        .iter()
+        .find_map(|(of_world, target)| Some(world.path(of_world).join(folder.strip_prefix(target).ok()?)))
+}
+
 /// A picture of the world, but for what a call is asked to write, the state directory, and files of the scripted model.
 fn look(world: &World) -> BTreeMap<PathBuf, String> {
     let mut all = BTreeMap::new();
@@ -115,6 +136,8 @@ fn look(world: &World) -> BTreeMap<PathBuf, String> {
         let seen = outside::picture(&world.path(folder));
         all.extend(seen.into_iter().map(|(path, what)| (Path::new(folder).join(path), what)));
     }
+    // What `host-class` makes for a host that lacks something.
+    all.retain(|path, _| !path.display().to_string().starts_with("tmp/host-class-"));
     all
 }
 

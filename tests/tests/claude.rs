@@ -8,7 +8,7 @@ use std::{fs, time::Duration};
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
-use stockade_tests::{Caller, ScriptedModel, World, outside, run::Call};
+use stockade_tests::{Caller, ScriptedModel, World, run::Call, surroundings::Surroundings};
 
 /// The model that the profile names.
 const MODEL: &str = "claude-opus-5-5";
@@ -51,27 +51,18 @@ fn files(receipt: &Value) -> Vec<&str> {
     receipt["changes"]["files"].as_array().unwrap().iter().map(|f| f["path"].as_str().unwrap()).collect()
 }
 
-/// Everything that a lane must not leave behind, looked at from outside.
-#[track_caller]
-fn assert_nothing_left(world: &World, receipt: &Value) {
-    assert_eq!(receipt["tree"]["gone"], true, "{receipt:#}");
-    assert_eq!(receipt["networkDecisions"], json!({}), "it asked for something beside its model");
-    assert_eq!(fs::read_dir(world.state().join("homes")).unwrap().count(), 0, "a private home was left");
-    outside::wait_for_no_process_fenced_for(world, Duration::from_secs(2));
-}
-
 /// One lane of the agent's whole work, looked at on the wire and on the host.
 fn works(caller: &Caller, mode: &str, sandbox: &str) {
     let world = World::with_providers(caller);
-    let (home, around) = (outside::picture(&world.home()), outside::picture(&world.path("outside")));
-    let before = outside::picture(&world.ws());
+    let around = Surroundings::of(&world);
     let model = ScriptedModel::steps(&world, &work());
     let what = format!("{mode} {sandbox} as {} on {:?}", caller.name, caller.classes);
     let flags =
         ["--provider", "claude", "--mode", mode, "--provider-sandbox", sandbox, "--endpoint", &model.url];
-    world.run("r", &flags).end().expect_code(0);
+    around.around(world.run("r", &flags)).end().expect_code(0);
     let receipt = world.receipt("r");
     assert_eq!(receipt["status"], "complete", "{what}: {receipt:#}");
+    assert_eq!(receipt["tree"]["gone"], true, "{what}: {receipt:#}");
     assert_eq!(world.answer("r").as_deref(), Some("done"), "{what}");
     assert!(model.tool_result(0).contains("hello"), "{what}");
     assert!(model.tool_result(1).contains("hello"), "{what}");
@@ -85,12 +76,9 @@ fn works(caller: &Caller, mode: &str, sandbox: &str) {
     if mode == "read-only" {
         assert!(model.tool_result(3).contains("Read-only file system"), "{what}");
         assert!(model.tool_result(4).contains("No such tool available: Edit"), "{what}");
-        assert_eq!(outside::picture(&world.ws()), before, "{what}");
     } else {
         assert_eq!(fs::read_to_string(world.path("ws/README.md")).unwrap(), "goodbye\n", "{what}");
         assert_eq!(fs::read_to_string(world.path("ws/by-shell.txt")).unwrap(), "written\n", "{what}");
-        let names: Vec<_> = outside::picture(&world.ws()).into_keys().collect();
-        assert_eq!(names.len(), 4, "{what}: {names:?}");
     }
     for request in model.requests() {
         assert_eq!(request["tools"], json!(tools), "{what}");
@@ -102,9 +90,7 @@ fn works(caller: &Caller, mode: &str, sandbox: &str) {
         );
     }
     assert_eq!(receipt["modelEvidence"], "wire", "{what}");
-    assert_eq!(outside::picture(&world.home()), home, "{what}");
-    assert_eq!(outside::picture(&world.path("outside")), around, "{what}");
-    assert_nothing_left(&world, &receipt);
+    around.assert_same(changed, &what);
 }
 
 #[test]
@@ -223,9 +209,10 @@ fn a_prompt_that_is_a_command_of_its_own_is_refused_before_anything_starts() {
 fn a_lane_that_is_stopped_tells_what_it_cost() {
     for caller in Caller::both() {
         let world = World::with_providers(&caller);
+        let around = Surroundings::of(&world);
         let steps = json!([runs("true"), { "text": "Half", "hold": "here" }]);
         let model = ScriptedModel::steps(&world, &steps);
-        let running = lane(&world, &model.url, &[]).start();
+        let running = around.around(lane(&world, &model.url, &[])).start();
         model.wait_for_hold("here");
         running.signal(Signal::TERM);
         let ended = running.wait(Duration::from_secs(10)).expect_code(130);
@@ -239,7 +226,7 @@ fn a_lane_that_is_stopped_tells_what_it_cost() {
         assert!(receipt["costUsd"].as_f64().is_some_and(|cost| cost > 0.0), "{receipt:#}");
         let ends = World::events(&receipt).iter().filter(|e| e["event"]["kind"] == "turn-ended").count();
         assert_eq!(ends, 1, "its result line was there");
-        assert_nothing_left(&world, &receipt);
+        around.assert_same(&[], caller.name);
     }
 }
 

@@ -4,16 +4,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a test: a panic is how it fails")]
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    ffi::OsString,
-    fs,
-    path::PathBuf,
-    time::Duration,
-};
+use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
-use stockade_tests::{Caller, ScriptedModel, World, outside, run::Call};
+use stockade_tests::{Caller, ScriptedModel, World, run::Call, surroundings::Surroundings};
 
 const MODES: [&str; 2] = ["read-only", "isolated-write"];
 
@@ -48,40 +42,11 @@ fn changed(receipt: &Value) -> BTreeSet<&str> {
     receipt["changes"]["files"].as_array().unwrap().iter().map(|f| f["path"].as_str().unwrap()).collect()
 }
 
-/// What lies around the workspace: nothing of it may change, whatever the agent does.
-struct Around {
-    home: BTreeMap<PathBuf, String>,
-    outside: BTreeMap<PathBuf, String>,
-    temp: BTreeSet<OsString>,
-}
-
-impl Around {
-    fn look(world: &World) -> Self {
-        let temp = fs::read_dir("/tmp").unwrap().map(|e| e.unwrap().file_name());
-        Self {
-            home: outside::picture(&world.home()),
-            outside: outside::picture(&world.path("outside")),
-            // Other tests run at the same time; the names that Codex gives are the question.
-            temp: temp.filter(|name| name.to_string_lossy().starts_with("codex")).collect(),
-        }
-    }
-
-    #[track_caller]
-    fn assert_same(&self, world: &World, what: &str) {
-        let now = Self::look(world);
-        assert_eq!(self.home, now.home, "{what}");
-        assert_eq!(self.outside, now.outside, "{what}");
-        assert_eq!(self.temp, now.temp, "{what}");
-        let homes = fs::read_dir(world.state().join("homes")).unwrap().count();
-        assert_eq!(homes, 0, "{what}: a private home is left");
-    }
-}
-
 /// Works in both modes with the fence in the place of its sandbox.
 fn works_replaced(caller: &Caller, rung: &str) {
     for mode in MODES {
         let world = World::with_providers(caller);
-        let around = Around::look(&world);
+        let around = Surroundings::of(&world);
         let steps = json!([
             command(
                 "cat README.md; echo x > made.txt; echo status=$?; echo y > {{outside}}/z; echo status=$?"
@@ -89,7 +54,7 @@ fn works_replaced(caller: &Caller, rung: &str) {
             patch("patched.txt"),
         ]);
         let model = ScriptedModel::steps(&world, &steps);
-        codex(&world, mode, "replace", &model).end().expect_code(0);
+        around.around(codex(&world, mode, "replace", &model)).end().expect_code(0);
         let receipt = world.receipt("r");
         let what = format!("{} {mode} on {:?}: {receipt:#}", caller.name, caller.classes);
         assert_eq!(
@@ -109,8 +74,7 @@ fn works_replaced(caller: &Caller, rung: &str) {
         assert_eq!(statuses, [if writes { "0" } else { "1" }, "1"], "{what}: {said}");
         let expected: &[&str] = if writes { &["made.txt", "patched.txt"] } else { &[] };
         assert_eq!(changed(&receipt), expected.iter().copied().collect(), "{what}");
-        around.assert_same(&world, &what);
-        outside::wait_for_no_process_fenced_for(&world, Duration::from_secs(2));
+        around.assert_same(expected, &what);
     }
 }
 
@@ -140,13 +104,13 @@ fn without_a_bubblewrap_on_the_host_its_sandbox_is_kept_by_the_one_it_brings() {
 fn its_own_sandbox_is_kept_inside_the_fence_and_what_it_hides_is_counted() {
     for (caller, mode) in Caller::both().into_iter().flat_map(|c| MODES.map(|mode| (c.clone(), mode))) {
         let world = World::with_providers(&caller);
-        let around = Around::look(&world);
+        let around = Surroundings::of(&world);
         let escalation = json!({ "tools": [{ "name": "exec_command", "arguments": {
             "cmd": "touch here", "sandbox_permissions": "require_escalated", "justification": "test",
         } }] });
         let steps = json!([command("echo x > made.txt && cat made.txt"), patch("patched.txt"), escalation]);
         let model = ScriptedModel::steps(&world, &steps);
-        codex(&world, mode, "keep", &model).end().expect_code(0);
+        around.around(codex(&world, mode, "keep", &model)).end().expect_code(0);
         let receipt = world.receipt("r");
         let what = format!("{} {mode}: {receipt:#}", caller.name);
         assert_eq!(
@@ -172,7 +136,7 @@ fn its_own_sandbox_is_kept_inside_the_fence_and_what_it_hides_is_counted() {
         );
         // Its own record of the session is kept beside the receipt.
         assert!(receipt["digests"]["session-events.jsonl"].is_string(), "{what}");
-        around.assert_same(&world, &what);
+        around.assert_same(files, &what);
     }
 }
 

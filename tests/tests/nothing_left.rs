@@ -49,7 +49,6 @@ fn completes_with_its_own_sandbox(agent: &Agent, caller: &Caller, mode: AccessMo
     let what = format!("{} {} as {}: {}\n{receipt:#}", agent.name, mode.id(), caller.name, ended.stderr);
     assert_eq!((ended.code(), &receipt["status"]), (0, &json!("complete")), "{what}");
     assert_littered(&model, &what);
-    outside::wait_for_no_process_fenced_for(&world, GONE);
     around.assert_littered_alone(mode, &what);
 }
 
@@ -63,7 +62,6 @@ fn fails(agent: &Agent, caller: &Caller, mode: AccessMode) {
     let what = format!("{} {} as {}: {}\n{receipt:#}", agent.name, mode.id(), caller.name, ended.stderr);
     assert_eq!((ended.code(), &receipt["status"]), (70, &json!("provider-error")), "{what}");
     assert_littered(&model, &what);
-    outside::wait_for_no_process_fenced_for(&world, GONE);
     around.assert_littered_alone(mode, &what);
 }
 

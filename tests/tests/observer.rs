@@ -8,7 +8,7 @@
     reason = "a test: a panic is how it fails, and the observer is tried on other programs first"
 )]
 
-use std::{collections::BTreeSet, panic::AssertUnwindSafe, time::Duration};
+use std::{collections::BTreeSet, panic::AssertUnwindSafe};
 
 use serde_json::{Value, json};
 use stockade_core::mode::AccessMode;
@@ -16,7 +16,6 @@ use stockade_tests::{
     AGENTS, Agent, Caller, ScriptedModel, World,
     agent::end,
     network::ObservedNetwork,
-    outside,
     run::Call,
     stub,
     surroundings::{LITTER, Surroundings},
@@ -104,7 +103,6 @@ fn a_run_stays_with_its_endpoint(agent: &Agent, caller: &Caller, mode: AccessMod
     assert!(told.contains("tried") && !told.contains("reached"), "{what}\n{told}");
     // The one name is the tool's.
     assert_eq!(names_asked(&receipt), set(&["leak.example"]), "{what}");
-    outside::wait_for_no_process_fenced_for(&world, Duration::from_secs(2));
     around.assert_littered_alone(mode, &what);
 }
 

@@ -5,10 +5,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a test: a panic is how it fails")]
 
-use std::{fs, path::Path, time::Duration};
+use std::{fs, time::Duration};
 
 use serde_json::{Value, json};
-use stockade_tests::{Caller, Ended, ScriptedModel, World, git::git, outside, run::Call};
+use stockade_tests::{Caller, Ended, ScriptedModel, World, git::git, run::Call, surroundings::Surroundings};
 
 /// A start can take long while others compute.
 const LIMIT: Duration = Duration::from_secs(180);
@@ -26,31 +26,6 @@ fn of_kind(receipt: &Value, kind: &str) -> Vec<Value> {
     World::events(receipt).into_iter().filter(|e| e["event"]["kind"] == kind).collect()
 }
 
-/// Nothing asked for a name, and nothing but the model was asked.
-#[track_caller]
-fn assert_silent(receipt: &Value) {
-    let decisions = of_kind(receipt, "network-decision");
-    assert!(decisions.is_empty(), "{decisions:#?}");
-}
-
-/// What the agent and the run left where they had no business.
-#[track_caller]
-fn assert_nothing_left(world: &World, mine: &[&str]) {
-    outside::wait_for_no_process_fenced_for(world, Duration::from_secs(2));
-    assert_eq!(fs::read_dir(world.state().join("homes")).unwrap().count(), 0, "a private home was left");
-    let mut ws: Vec<String> = names(&world.ws());
-    ws.retain(|name| name != "README.md" && !mine.contains(&name.as_str()));
-    assert_eq!(ws, Vec::<String>::new(), "left in the workspace");
-    assert_eq!(names(&world.home()), [".bashrc"], "left in the caller's home");
-}
-
-fn names(folder: &Path) -> Vec<String> {
-    let mut names: Vec<String> =
-        fs::read_dir(folder).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
-    names.sort();
-    names
-}
-
 fn tools_of(request: &Value) -> Vec<String> {
     let tools = request["body"]["tools"].as_array().unwrap();
     let mut names: Vec<String> =
@@ -62,6 +37,7 @@ fn tools_of(request: &Value) -> Vec<String> {
 #[test]
 fn it_reads_and_answers_and_the_wire_shows_what_was_asked() {
     let world = World::with_providers(&Caller::root());
+    let around = Surroundings::of(&world);
     let readme = world.ws().join("README.md").display().to_string();
     let steps = json!([
         { "text": "Reading.", "tools": [{ "name": "read", "arguments": { "filePath": readme } }] },
@@ -73,7 +49,7 @@ fn it_reads_and_answers_and_the_wire_shows_what_was_asked() {
     let model = ScriptedModel::steps(&world, &steps);
     let instructions = world.write("out/instructions.md", "Answer in one \"word\".\n");
     let call = opencode(&world, &model.url).args(&["--effort", "high", "--instructions"]);
-    let ended = end(call.args(&[instructions.to_str().unwrap()]));
+    let ended = end(around.around(call.args(&[instructions.to_str().unwrap()])));
     let receipt = world.receipt("r");
     assert_eq!((ended.code(), &receipt["status"]), (0, &json!("complete")), "{receipt:#}\n{}", ended.stderr);
     assert_eq!(world.answer("r").as_deref(), Some("done"));
@@ -105,13 +81,13 @@ fn it_reads_and_answers_and_the_wire_shows_what_was_asked() {
     for secret in ["API_KEY", "TOKEN", "PASSWORD", "stockade-placeholder"] {
         assert!(!told.contains(secret), "{secret} in {told}");
     }
-    assert_silent(&receipt);
-    assert_nothing_left(&world, &[]);
+    around.assert_same(&[], "");
 }
 
 #[test]
 fn it_edits_as_an_unprivileged_user_on_a_host_without_landlock_and_bubblewrap() {
     let world = World::with_providers(&Caller::fresh_user().on(&["claude-code-web"]));
+    let around = Surroundings::of(&world);
     let steps = json!([
         { "tools": [{ "name": "write", "arguments": { "filePath": "made.txt", "content": "one\n" } }] },
         { "tools": [{ "name": "edit", "arguments": { "filePath": "made.txt", "oldString": "one", "newString": "two" } }] },
@@ -119,7 +95,7 @@ fn it_edits_as_an_unprivileged_user_on_a_host_without_landlock_and_bubblewrap() 
     ]);
     let model = ScriptedModel::steps(&world, &steps);
     let call = opencode(&world, &model.url).args(&["--mode", "isolated-write", "--in-place"]);
-    let ended = end(call.args(&["--provider-sandbox", "replace"]));
+    let ended = end(around.around(call.args(&["--provider-sandbox", "replace"])));
     let receipt = world.receipt("r");
     assert_eq!((ended.code(), &receipt["status"]), (0, &json!("complete")), "{receipt:#}\n{}", ended.stderr);
     assert_eq!(fs::read_to_string(world.ws().join("made.txt")).unwrap(), "two\n");
@@ -127,8 +103,7 @@ fn it_edits_as_an_unprivileged_user_on_a_host_without_landlock_and_bubblewrap() 
     let requests = model.requests();
     assert_eq!(tools_of(&requests[0]), ["bash", "edit", "read", "write"]);
     assert!(model.tool_result(2).contains("two"), "{}", model.tool_result(2));
-    assert_silent(&receipt);
-    assert_nothing_left(&world, &["made.txt"]);
+    around.assert_same(&["made.txt"], "");
 }
 
 #[test]
