@@ -2,7 +2,7 @@
 
 use std::{
     ffi::OsString,
-    path::{Path, PathBuf},
+    path::{Component, Path, PathBuf},
     time::Duration,
 };
 
@@ -223,7 +223,23 @@ fn one_of(flag: &str, value: Option<String>, known: &[&str]) -> Result<String, S
 fn path(flag: &str, value: Option<PathBuf>) -> Result<PathBuf, String> {
     let value = value.filter(|v| !v.as_os_str().to_string_lossy().trim().is_empty());
     let value = value.ok_or_else(|| format!("{flag} must name a path"))?;
-    std::path::absolute(&value).map_err(|e| format!("{flag}: `{}`: {e}", value.display()))
+    let absolute = std::path::absolute(&value).map_err(|e| format!("{flag}: `{}`: {e}", value.display()))?;
+    Ok(plain(&absolute))
+}
+
+/// An absolute path without `.` and `..`, by its text alone: so the tool compares paths, and so its readers want them.
+fn plain(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => {
+                plain.pop();
+            }
+            Component::CurDir => {}
+            part => plain.push(part),
+        }
+    }
+    plain
 }
 
 /// What the tool refuses about provider, model and effort together.

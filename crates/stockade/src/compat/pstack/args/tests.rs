@@ -34,6 +34,18 @@ fn a_good_order_has_absolute_paths_and_no_deadline() {
         (None, ApiSpend::Legacy, Contract::Legacy)
     );
     assert!([&order.prompt, &order.cwd, &order.output, &order.receipt].iter().all(|p| p.is_absolute()));
+    let here = std::env::current_dir().unwrap();
+    assert_eq!(order.receipt, here.join("out/receipt.json"));
+}
+
+#[test]
+fn paths_are_compared_and_told_without_detours() {
+    let other =
+        order(&[("--output", Some("./a/../b//answer")), ("--receipt", Some("/../../r/./x/"))]).unwrap();
+    assert_eq!(other.output, std::env::current_dir().unwrap().join("b/answer"));
+    assert_eq!(other.receipt, Path::new("/r/x"));
+    let text = mistake(&[("--output", Some("src/../Cargo.toml"))]);
+    assert!(text.contains("same file"), "{text}");
 }
 
 #[test]
