@@ -86,6 +86,13 @@ fn every_agent_is_started_the_same_way_whoever_its_parent_is() {
             assert_eq!(started(&world, provider, parent), alone, "{provider}");
         }
         assert!(!alone.contains("of-the-parent"), "{alone}");
+        let ways: Vec<&str> =
+            alone.split("--- ").skip(1).map(|way| way.split_once('\n').unwrap().1).collect();
+        assert_eq!(ways.len(), 4, "each mode with its own sandbox kept and replaced: {alone}");
+        if provider == "opencode" {
+            // It has none, so that there is nothing to choose.
+            assert_eq!((ways[0], ways[2]), (ways[1], ways[3]));
+        }
         insta::assert_snapshot!(provider, alone);
     }
 }

@@ -1,12 +1,9 @@
 //! In the place of `pstack-runner`: its flags, receipts, exit codes and files, on Stockade's lanes.
 //!
-//! The real Grok under the tool's name, and stubs on `PATH`, which its own tests use too. Needs root, to become another
-//! user.
-
-#![expect(clippy::unwrap_used, reason = "a test: a panic is how it fails")]
+//! The real Grok under the tool's name, and stubs on `PATH`, which its own tests use too; where these go wrong is
+//! `pstack_faults.rs`, the other agents are in `pstack_agents.rs`. Needs root, to become another user.
 
 use std::{
-    collections::BTreeSet,
     fs,
     os::unix::fs::{MetadataExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
@@ -15,149 +12,15 @@ use std::{
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
-use stockade_tests::{Caller, Ended, ScriptedModel, World, model, outside, run::Call, run::read_json, stub};
-
-/// An endpoint that nobody serves: stubs never ask.
-const NOBODY: &str = "http://127.0.0.1:9/v1";
-
-/// Stockade's configuration, which takes the place of the flags that the tool does not have.
-fn configure(world: &World, endpoint: &str, compat: &str) {
-    let text = format!(
-        "[providers.grok]\nendpoint = \"{endpoint}\"\nprovider_sandbox = \"replace\"\n\n[compat]\n{compat}\n"
-    );
-    world.folder("home/.config");
-    world.folder("home/.config/stockade");
-    world.write("home/.config/stockade/config.toml", text);
-}
-
-/// A world in which `grok` on PATH is this stub.
-fn with_stub(caller: &Caller, body: &str) -> World {
-    let world = World::new(caller);
-    configure(&world, NOBODY, "executables = \"path\"");
-    world.stub("grok", body);
-    world
-}
-
-/// What a stub says when all is well.
-fn good(text: &str) -> String {
-    format!("say '{}'\nsay '{}'", stub::INIT, stub::success(text))
-}
-
-/// A good order, with flags changed or left out.
-fn order<'w>(world: &'w World, changes: &[(&str, Option<&str>)]) -> Call<'w> {
-    world.write("out/prompt.md", "Do what the scenario says.\n");
-    let path = |relative: &str| world.path(relative).display().to_string();
-    let mut flags: Vec<(String, String)> = [
-        ("--parent", "codex".to_owned()),
-        ("--provider", "grok".to_owned()),
-        ("--model", "m".to_owned()),
-        ("--effort", "high".to_owned()),
-        ("--mode", "read-only".to_owned()),
-        ("--prompt", path("out/prompt.md")),
-        ("--cwd", path("ws")),
-        ("--output", path("out/answer")),
-        ("--receipt", path("out/receipt.json")),
-    ]
-    .map(|(k, v)| (k.to_owned(), v))
-    .into();
-    for (flag, value) in changes {
-        flags.retain(|(k, _)| k != flag);
-        flags.extend(value.map(|v| ((*flag).to_owned(), v.to_owned())));
-    }
-    let words: Vec<String> = flags.into_iter().flat_map(|(k, v)| [k, v]).collect();
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    let path = format!("{}:/usr/bin:/bin", world.path("stubs").display());
-    world.call(&["--compat", "pstack"]).args(&words).env("PATH", &path)
-}
-
-/// The receipt file, held against the tool's rules.
-fn receipt(world: &World) -> Value {
-    let receipt = read_json(&world.path("out/receipt.json"));
-    assert_valid(&receipt);
-    receipt
-}
-
-/// What whoever reads the tool's receipts asks of one.
-fn assert_valid(r: &Value) {
-    let one_of = |key: &str, known: &[&str]| {
-        assert!(known.contains(&r[key].as_str().unwrap_or("null")), "{key}: {r:#}");
-    };
-    one_of(
-        "status",
-        &[
-            "complete",
-            "cancelled",
-            "unavailable-cli",
-            "unauthenticated",
-            "unavailable-model",
-            "timed-out",
-            "child-failed",
-            "malformed-output",
-            "usage-exhausted",
-            "billing-policy-blocked",
-            "needs-parent-operation",
-            "unsupported-capability",
-        ],
-    );
-    one_of("failurePhase", &["preflight", "invocation", "postprocess", "null"]);
-    one_of("modelEvidence", &["provider-report", "pinned-argv", "null"]);
-    one_of("apiSpend", &["legacy", "deny", "approved"]);
-    one_of("contract", &["legacy", "strict"]);
-    assert_eq!(r["schemaVersion"], 2);
-    let status = r["preflight"]["status"].as_str().unwrap();
-    assert!(["passed", "failed", "timed-out", "cancelled", "not-run"].contains(&status), "{r:#}");
-    for key in ["executionId", "receiptPath", "outputPath", "cwd", "promptPath", "startedAt", "completedAt"] {
-        assert!(r[key].as_str().is_some_and(|t| !t.trim().is_empty()), "{key}: {r:#}");
-    }
-    for key in ["cwd", "output", "receipt"] {
-        assert!(Path::new(r["canonicalPaths"][key].as_str().unwrap()).is_absolute(), "{r:#}");
-    }
-    assert!(r["elapsedMs"].is_u64() && (r["exitCode"].is_null() || r["exitCode"].is_i64()), "{r:#}");
-    let is_success = ["complete", "needs-parent-operation"].contains(&r["status"].as_str().unwrap());
-    if is_success {
-        assert_eq!(
-            (&r["exitCode"], &r["error"], &r["failurePhase"]),
-            (&json!(0), &Value::Null, &Value::Null),
-            "{r:#}"
-        );
-        assert_ne!(r["terminalSuccess"], true, "{r:#}");
-    } else {
-        assert!(r["error"]["message"].is_string() && r["error"]["evidence"].is_string(), "{r:#}");
-        assert!(r["error"]["evidence"].as_str().unwrap().len() <= 4_100, "{r:#}");
-        for key in ["reportedModel", "modelEvidence", "sessionId", "usage", "costUsd"] {
-            assert!(r[key].is_null(), "{key}: {r:#}");
-        }
-        assert_eq!(r["modelVerified"], false, "{r:#}");
-    }
-    assert_eq!(r["processStarted"] == false, r["failurePhase"] == "preflight", "{r:#}");
-    assert!(r["failurePhase"] != "postprocess" || r["exitCode"] == 0, "{r:#}");
-}
-
-/// The one line that the tool prints: on standard output for exit code 0, else on standard error.
-fn assert_told(world: &World, ended: &Ended, code: i32) -> Value {
-    assert_eq!(ended.status.code(), Some(code), "{}\n{}", ended.stdout, ended.stderr);
-    let (line, other) =
-        if code == 0 { (&ended.stdout, &ended.stderr) } else { (&ended.stderr, &ended.stdout) };
-    assert_eq!((line.lines().count(), other.as_str()), (1, ""), "{line}\n{other}");
-    let receipt = receipt(world);
-    assert_eq!(serde_json::from_str::<Value>(line).unwrap(), receipt);
-    receipt
-}
-
-fn out_files(world: &World) -> BTreeSet<String> {
-    fs::read_dir(world.path("out")).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect()
-}
-
-fn set(names: &[&str]) -> BTreeSet<String> {
-    names.iter().map(ToString::to_string).collect()
-}
-
-/// Calls the binary by the tool's name, as a link to it is.
-fn by_name(call: Call<'_>) -> Call<'_> {
-    // Without the two words that say the same.
-    let rename = r#"exec -a /plugins/pstack/runner/pstack-runner "$0" "${@:3}""#;
-    call.through(&["bash".to_owned(), "-c".to_owned(), rename.to_owned()])
-}
+use stockade_tests::{
+    Caller, ScriptedModel, World, model, outside,
+    pstack::{
+        LISTS, NOBODY, assert_told, by_link, configure, good, order, out_files, own_receipt, progress, set,
+        snapshot, wait_for_phase, with_stub,
+    },
+    run::read_json,
+    stub,
+};
 
 #[test]
 fn the_real_grok_works_under_the_name_of_the_tool_in_both_modes() {
@@ -168,14 +31,14 @@ fn the_real_grok_works_under_the_name_of_the_tool_in_both_modes() {
                 &world,
                 &json!([model::shell("echo new > made.txt; cat README.md"), { "text": "All done." }]),
             );
-            configure(&world, &scripted.url, "");
+            configure(&world, "grok", &scripted.url, "");
             let progress = world.path("out/progress.json").display().to_string();
             let call = order(
                 &world,
                 &[("--model", Some("grok-4.6")), ("--mode", Some(mode)), ("--progress", Some(&progress))],
             );
             // The fresh user is reached through a program of its own, which keeps the binary's name.
-            let ended = if caller.uid == 0 { by_name(call).end() } else { call.end() };
+            let ended = if caller.uid == 0 { by_link(&world, call).end() } else { call.end() };
             let receipt = assert_told(&world, &ended, 0);
             assert_eq!(receipt["status"], "complete", "{receipt:#}");
             assert_eq!(
@@ -185,7 +48,7 @@ fn the_real_grok_works_under_the_name_of_the_tool_in_both_modes() {
             let argv: Vec<&str> =
                 receipt["argv"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
             assert!(
-                argv.windows(2).any(|w| w == ["-m", "grok-4.6"])
+                argv.windows(2).any(|w| w == ["--model", "grok-4.6"])
                     && argv.windows(2).any(|w| w == ["--reasoning-effort", "high"]),
                 "{argv:?}"
             );
@@ -243,6 +106,91 @@ fn a_mistake_creates_nothing_and_an_old_receipt_stays_as_it_was() {
     assert_eq!(again.status.code(), Some(64));
     assert_eq!(fs::read(world.path("out/receipt.json")).unwrap(), before);
     assert_eq!(out_files(&world), set(&["answer", "prompt.md", "receipt.json"]));
+    // Each of the reserved files is exclusive, and what was reserved beside it is given back.
+    let world = with_stub(&Caller::root(), &good("Done."));
+    for (flag, file) in
+        [("--output", "answer"), ("--receipt", "receipt.json"), ("--progress", "progress.json")]
+    {
+        let old = world.write(&format!("out/{file}"), "old\n");
+        let at = progress(&world).display().to_string();
+        let ended = order(&world, &[("--progress", Some(&at))]).end();
+        assert_eq!(ended.status.code(), Some(64), "{flag}: {}", ended.stderr);
+        assert_eq!(fs::read_to_string(&old).unwrap(), "old\n", "{flag}");
+        assert_eq!(out_files(&world), set(&["prompt.md", file]), "{flag}");
+        fs::remove_file(old).unwrap();
+    }
+}
+
+#[test]
+fn there_is_no_deadline_and_no_idle_limit_that_was_not_asked_for() {
+    let world = with_stub(&Caller::root(), &good("Done."));
+    let receipt = assert_told(&world, &order(&world, &[]).end(), 0);
+    let own = own_receipt(&receipt).unwrap();
+    assert_eq!(
+        (&receipt["timeoutMs"], &own["limits"]["timeoutMs"], &own["limits"]["idleTimeoutMs"]),
+        (&Value::Null, &Value::Null, &Value::Null),
+        "{own:#}"
+    );
+}
+
+#[test]
+fn a_model_is_asked_once_and_no_other_takes_its_place() {
+    let world = with_stub(&Caller::root(), "echo started >> starts; exit 3");
+    let ended = order(&world, &[("--mode", Some("isolated-write"))]).end();
+    assert_told(&world, &ended, 70);
+    assert_eq!(fs::read_to_string(world.ws().join("starts")).unwrap(), "started\n");
+
+    // What the service refuses is refused, with every model that the agent knows beside the asked one.
+    let world = World::with_providers(&Caller::root());
+    let refuses =
+        json!({ "version": 1, "name": "r", "steps": [], "otherwise": { "http": { "status": 400 } } });
+    let scripted = ScriptedModel::scenario(&world, &refuses, &[]);
+    configure(&world, "grok", &scripted.url, "");
+    let receipt = assert_told(&world, &order(&world, &[("--model", Some("grok-4.6"))]).end(), 70);
+    assert_eq!(receipt["terminalSuccess"], false, "{receipt:#}");
+    let mains: Vec<Value> = scripted
+        .requests()
+        .into_iter()
+        .filter(|r| r["class"] == "main")
+        .map(|r| r["model"].clone())
+        .collect();
+    assert_eq!(mains, ["grok-4.6"]);
+}
+
+#[test]
+fn nothing_lies_beside_the_callers_files_and_the_process_called_is_the_lane() {
+    let world =
+        with_stub(&Caller::root(), &format!("while [ ! -e go ]; do sleep 0.05; done\n{}", good("Done.")));
+    let at = progress(&world).display().to_string();
+    let mut started = order(&world, &[("--progress", Some(&at))]).start();
+    wait_for_phase(&world, "workload-running");
+    let reserved = set(&["answer", "progress.json", "prompt.md", "receipt.json"]);
+    assert_eq!(out_files(&world), reserved);
+    // It has not gone into the background: a parent cancels it by the handle that it has.
+    assert_eq!(snapshot(&world).unwrap()["runner"]["pid"], started.pid());
+    assert!(!started.has_ended());
+    world.write("ws/go", "");
+    assert_told(&world, &started.wait(Duration::from_secs(20)), 0);
+    assert_eq!(out_files(&world), reserved);
+    outside::wait_for_no_process_fenced_for(&world, Duration::from_secs(2));
+}
+
+#[test]
+fn what_an_agent_prints_is_in_no_receipt() {
+    let private = "the-private-words-of-a-repository";
+    let init = stub::INIT;
+    for body in [
+        format!("echo {private} >&2; exit 3"),
+        format!("say {private}; say '{init}'"),
+        format!("say '{init}'; say '{}'; exit 1", stub::message(private)),
+        format!("say '{}'; exit 4", stub::success(private)),
+        good(private),
+    ] {
+        let world = with_stub(&Caller::root(), &body);
+        let ended = order(&world, &[]).end();
+        let receipt = assert_told(&world, &ended, ended.status.code().unwrap());
+        assert!(!receipt.to_string().contains(private), "{body}: {receipt:#}");
+    }
 }
 
 #[test]
@@ -283,7 +231,7 @@ fn what_may_not_or_cannot_start_ends_before_anything_runs() {
 #[test]
 fn only_executables_that_the_project_did_not_bring_are_taken_from_path() {
     let world = World::new(&Caller::root());
-    configure(&world, NOBODY, "executables = \"path\"");
+    configure(&world, "grok", NOBODY, "executables = \"path\"");
     fs::create_dir(world.ws().join("bin")).unwrap();
     world.script("ws/bin/grok", "#!/bin/sh\ntouch /tmp/started\n");
     let path = format!("bin:{}:/usr/bin:/bin", world.ws().join("bin").display());
@@ -302,6 +250,13 @@ fn a_host_without_a_fence_is_a_missing_program_to_the_tool_and_named_in_full_bes
         (&json!("unavailable-cli"), &json!("sandbox-unavailable"))
     );
     assert!(receipt["cause"]["detail"]["step"].is_string(), "{receipt:#}");
+    let preflight = &receipt["preflight"];
+    assert_eq!(
+        (&preflight["status"], &preflight["argv"]),
+        (&json!("failed"), &json!([])),
+        "nothing was asked"
+    );
+    assert_eq!(preflight["evidence"], receipt["cause"]["detail"]["message"], "{receipt:#}");
 }
 
 #[test]
@@ -377,8 +332,8 @@ fn deadline_and_signals_end_the_whole_tree() {
     let stuck = |mark: &str| format!("setsid bash -c 'exec -a {mark} sleep 300' & sleep 300");
     for caller in Caller::both() {
         let world = World::new(&caller);
-        configure(&world, NOBODY, "executables = \"path\"");
-        world.stub("grok", &stuck(&mark(&world)));
+        configure(&world, "grok", NOBODY, "executables = \"path\"");
+        world.stub("grok", &format!("{LISTS}\n{}", stuck(&mark(&world))));
         let ended = order(&world, &[("--timeout", Some("0.9"))]).end();
         let receipt = assert_told(&world, &ended, 124);
         assert_eq!((&receipt["status"], &receipt["timeoutMs"]), (&json!("timed-out"), &json!(900)));
@@ -387,13 +342,11 @@ fn deadline_and_signals_end_the_whole_tree() {
     }
     for signal in [Signal::TERM, Signal::INT] {
         let world = World::new(&Caller::root());
-        configure(&world, NOBODY, "executables = \"path\"");
-        world.stub("grok", &stuck(&mark(&world)));
+        configure(&world, "grok", NOBODY, "executables = \"path\"");
+        world.stub("grok", &format!("{LISTS}\n{}", stuck(&mark(&world))));
         let progress = world.path("out/progress.json").display().to_string();
         let started = order(&world, &[("--progress", Some(&progress))]).start();
-        outside::wait_until("the agent runs", || {
-            snapshot(Path::new(&progress)).is_some_and(|s| s["phase"] == "workload-running")
-        });
+        wait_for_phase(&world, "workload-running");
         started.signal(signal);
         let ended = started.wait(Duration::from_secs(20));
         let receipt = assert_told(&world, &ended, 130);
@@ -401,10 +354,6 @@ fn deadline_and_signals_end_the_whole_tree() {
         assert!(receipt["terminalSuccess"].is_null(), "{receipt:#}");
         outside::wait_for_no_process_with(&mark(&world), Duration::from_secs(2));
     }
-}
-
-fn snapshot(path: &Path) -> Option<Value> {
-    serde_json::from_str(&fs::read_to_string(path).ok()?).ok()
 }
 
 #[test]
@@ -422,9 +371,7 @@ fn status_tells_a_lane_that_runs_from_one_that_ended_and_one_that_was_killed() {
     assert_eq!((&look()["view"], &look()["reason"]), (&json!("unknown"), &json!("missing")));
     let text = progress.display().to_string();
     let started = order(&world, &[("--progress", Some(&text))]).start();
-    outside::wait_until("the agent runs", || {
-        snapshot(&progress).is_some_and(|s| s["phase"] == "workload-running")
-    });
+    wait_for_phase(&world, "workload-running");
     let running = look();
     assert_eq!(
         (&running["view"], &running["child"], &running["phase"]),
@@ -486,4 +433,16 @@ fn nothing_of_the_parents_identity_reaches_the_agent() {
     let run = receipt["stockade"]["runDirectory"].as_str().unwrap();
     let seen = fs::read_to_string(Path::new(run).join("stderr")).unwrap();
     assert!(seen.contains("HOME=") && !seen.contains("of-the-parent"), "{seen}");
+
+    // Whoever the parent is, the agent is started the same way.
+    let start = |parent: &str| {
+        let world = with_stub(&Caller::root(), &good("Done."));
+        let receipt = assert_told(&world, &order(&world, &[("--parent", Some(parent))]).end(), 0);
+        let run = Path::new(receipt["stockade"]["runDirectory"].as_str().unwrap()).to_owned();
+        let plan = read_json(&run.join("plan.json"));
+        let session = plan["session"].as_str().unwrap();
+        let shown = json!([plan["argv"], plan["env"], plan["passedEnv"]]).to_string();
+        shown.replace(session, "SESSION").replace(world.root().to_str().unwrap(), "WORLD")
+    };
+    assert_eq!(start("codex"), start("claude"));
 }

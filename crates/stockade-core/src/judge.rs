@@ -44,6 +44,9 @@ pub mod note_code {
     pub const STOPPED: &str = "agent-stopped";
 }
 
+/// How a line of evidence begins that the agent itself printed on standard error.
+pub const STDERR_EVIDENCE: &str = "stderr: ";
+
 /// How terminal facts rank in a tie, strongest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Rank {

@@ -52,6 +52,8 @@ pub struct Order {
     pub provider_sandbox: ProviderSandbox,
     /// Where that choice came from: `flag`, `default`, or a config file's path.
     pub provider_sandbox_source: String,
+    /// Whether the agent's own preflight command is asked before the turn, where its profile names one.
+    pub preflight: PreflightChoice,
     /// The only rung the caller takes; `None`: the first that stands and carries the order.
     pub rung: Option<Rung>,
     /// Guarantees the caller can do without.
@@ -70,6 +72,17 @@ pub struct Order {
     pub session: String,
     /// The model listener.
     pub listener: Listener,
+}
+
+/// Whether the agent's own preflight command is asked before the turn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PreflightChoice {
+    /// It is not: a verified executable could only repeat what it was configured with.
+    #[default]
+    LeftOut,
+    /// It is.
+    Asked,
 }
 
 /// Whether an answer may leave open which model gave it.

@@ -68,6 +68,9 @@ pub struct LaunchPlan {
     pub guarantees: Vec<PlannedGuarantee>,
     /// What happens to the provider's own sandbox.
     pub provider_sandbox: PlannedSandbox,
+    /// What the agent is asked before the turn; null: nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preflight: Option<PlannedPreflight>,
     /// The repository, where git works inside the fence.
     pub git: Option<GitWorkspace>,
     /// What is mounted beside the system folders.
@@ -216,6 +219,20 @@ pub struct PlannedSandbox {
     /// Whether what runs in it sees processes of its own only.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub has_own_processes: bool,
+}
+
+/// What the agent is asked before the turn, and which answer lets it start.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PlannedPreflight {
+    /// The argv.
+    pub argv: Vec<String>,
+    /// Texts that tell of no login, in any case of letters.
+    pub unauthenticated: Vec<String>,
+    /// Words that have to be in the answer.
+    pub words: Vec<String>,
+    /// After how long it is asked once more where it told of no login, in milliseconds; null: it is not.
+    pub retry_after_ms: Option<u64>,
 }
 
 /// What a mount shows.

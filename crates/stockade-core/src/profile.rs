@@ -130,9 +130,29 @@ pub struct Launch {
     pub workspace_settings: Vec<String>,
     /// How the prompt reaches the agent.
     pub prompt: PromptDelivery,
+    /// What it can be asked before a turn, where the order wants it asked.
+    #[serde(default)]
+    pub preflight: Option<PreflightCommand>,
     /// The environment, beside what every agent gets.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
+}
+
+/// A command of the agent's that tells without a model call whether it has a login and knows the model.
+///
+/// It passes with exit code 0, none of the texts that tell of no login, and all of the words.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PreflightCommand {
+    /// Its arguments.
+    pub argv: Vec<String>,
+    /// Texts, in any case of letters, by which it tells that it has no login, whatever its exit code is.
+    pub unauthenticated: Vec<String>,
+    /// Words that are in its answer where the model is known.
+    pub words: Vec<String>,
+    /// After how long it is asked once more where it told of no login, in milliseconds; left out: it is not.
+    #[serde(default)]
+    pub retry_after_ms: Option<u64>,
 }
 
 /// How the prompt reaches the agent. Never by argv.

@@ -154,13 +154,17 @@ pub struct Receipt {
 
 /// The checks before the start.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct Preflight {
-    /// Always empty: no provider binary runs for a preflight.
+    /// What the agent was asked, inside the fence; empty: nothing.
     pub argv: Vec<String>,
     /// Whether they passed.
     pub status: PreflightStatus,
     /// What they rest on.
     pub evidence: String,
+    /// The exit code of what the agent was asked; null: it was asked nothing, or gave no answer.
+    #[serde(default)]
+    pub exit_code: Option<i32>,
 }
 
 /// Whether the checks before the start passed.
@@ -171,6 +175,10 @@ pub enum PreflightStatus {
     Passed,
     /// One did not.
     Failed,
+    /// The deadline came first, or there was no answer in time.
+    TimedOut,
+    /// The caller stopped the run first.
+    Cancelled,
     /// They were not finished.
     #[default]
     NotRun,

@@ -127,6 +127,7 @@ pub(crate) fn admit(
         allow: listed_once(&request.allow),
         provider_sandbox: request.provider_sandbox,
         provider_sandbox_source: request.provider_sandbox_source.clone(),
+        preflight: request.preflight,
         rung: request.rung,
         accept_missing: request.accept_missing.clone(),
         limits: request.limits.clone(),

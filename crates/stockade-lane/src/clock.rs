@@ -24,9 +24,9 @@ impl RunClock {
         u64::try_from(self.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// When the clock was started.
-    pub(crate) fn started(&self) -> Instant {
-        self.started
+    /// When a run with this limit of time has to be over.
+    pub(crate) fn deadline(&self, timeout_ms: Option<u64>) -> Option<Instant> {
+        timeout_ms.and_then(|ms| self.started.checked_add(Duration::from_millis(ms)))
     }
 }
 

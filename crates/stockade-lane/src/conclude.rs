@@ -71,6 +71,8 @@ pub(crate) struct Facts {
     pub(crate) survey: Option<Survey>,
     pub(crate) plan: Option<LaunchPlan>,
     pub(crate) fence: Option<FenceFacts>,
+    /// What the agent was asked before its turn; `None`: nothing.
+    pub(crate) preflight: Option<Preflight>,
     pub(crate) watched: Option<Watched>,
     pub(crate) tree_end: Option<TreeEnd>,
     /// What went through the egress listener; `None`: there was none, or the run did not come so far.
@@ -257,11 +259,27 @@ fn refused(receipt: &mut Receipt, refusal: &Refusal, facts: &Facts) {
     receipt.cause = Some((*refusal.cause).clone());
     let started = facts.process_started;
     receipt.failure_phase = Some(if started { FailurePhase::Invocation } else { FailurePhase::Preflight });
-    receipt.preflight = Preflight {
-        argv: Vec::new(),
-        status: if started { PreflightStatus::Passed } else { PreflightStatus::Failed },
-        evidence: receipt.error.as_ref().map(|e| e.message.clone()).unwrap_or_default(),
+    let told = facts.preflight.clone().unwrap_or_default();
+    let decided = !matches!(told.status, PreflightStatus::NotRun | PreflightStatus::Passed);
+    receipt.preflight = if decided {
+        told
+    } else {
+        let message = receipt.error.as_ref().map(|e| e.message.clone()).unwrap_or_default();
+        Preflight {
+            status: match status {
+                _ if started => PreflightStatus::Passed,
+                Status::TimedOut => PreflightStatus::TimedOut,
+                Status::Cancelled => PreflightStatus::Cancelled,
+                _ => PreflightStatus::Failed,
+            },
+            evidence: lines([told.evidence, message]),
+            ..told
+        }
     };
+}
+
+fn lines(texts: [String; 2]) -> String {
+    texts.into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n")
 }
 
 fn judged(receipt: &mut Receipt, ending: Ending, facts: &Facts) {
@@ -277,11 +295,10 @@ fn judged(receipt: &mut Receipt, ending: Ending, facts: &Facts) {
         receipt.cause = Some(cause);
     }
     receipt.failure_phase = ending.phase;
-    receipt.preflight = Preflight {
-        argv: Vec::new(),
-        status: PreflightStatus::Passed,
-        evidence: "executable verified, host surveyed, fence proven by canaries".to_owned(),
-    };
+    let told = facts.preflight.clone().unwrap_or_default();
+    let own = "executable verified, host surveyed, fence proven by canaries".to_owned();
+    receipt.preflight =
+        Preflight { status: PreflightStatus::Passed, evidence: lines([own, told.evidence]), ..told };
     receipt.partial = ending.partial;
     receipt.session_id = ending.session;
     receipt.usage = ending.usage;

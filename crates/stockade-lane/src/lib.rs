@@ -16,7 +16,9 @@ mod listener;
 mod pace;
 mod pin;
 mod place;
+mod preflight;
 mod probe_host;
+mod question;
 mod recorder;
 mod repository;
 mod request;
@@ -37,6 +39,7 @@ pub use fence_check::{
     Checked, CheckedGuarantee, CheckedProbe, FenceCheck, FenceCheckRequest, FoundOutside, Part, Progress,
     check_fence,
 };
+pub use preflight::{PREFLIGHT_ASKED_AGAIN, PREFLIGHT_WAITS};
 pub use probe_host::probe_host;
 pub use recorder::{Observer, Unwatched};
 pub use request::{LaneRequest, PromptSource, StopRequest, WorktreeChoice};

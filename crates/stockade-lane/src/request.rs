@@ -8,7 +8,7 @@ use stockade_core::{
     limits::LimitDemand,
     mode::{AccessMode, Api, NetworkPolicy, ProviderSandbox},
     network::Destination,
-    order::{Expectation, Limits, ServedModelDemand},
+    order::{Expectation, Limits, PreflightChoice, ServedModelDemand},
     survey::Rung,
 };
 use stockade_fence::OwnBinary;
@@ -83,6 +83,8 @@ pub struct LaneRequest {
     pub provider_sandbox: ProviderSandbox,
     /// Where that choice came from.
     pub provider_sandbox_source: String,
+    /// Whether the agent's own preflight command is asked.
+    pub preflight: PreflightChoice,
     /// The only rung the caller takes; `None`: the first that stands and carries the order.
     pub rung: Option<Rung>,
     /// Guarantees the caller can do without.

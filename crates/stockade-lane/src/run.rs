@@ -41,7 +41,7 @@ use crate::{
     home::PrivateHome,
     limits::LimitWatch,
     listener::HostListener,
-    pin, place,
+    pin, place, preflight, question,
     recorder::{Observer, Recorder},
     request::{LaneRequest, StopRequest},
     reserved::Reserved,
@@ -366,7 +366,8 @@ async fn in_fence(
     );
     facts.fence = Some(conclude::FenceFacts { build, proof: proven.proof });
     fault::point("fence-proven");
-    sandbox_probe::ask(&mut fence, plan, stops).await?;
+    sandbox_probe::ask(&mut fence, plan, clock, stops).await?;
+    preflight::ask(&mut fence, plan, clock, recorder, stops, &mut facts.preflight).await?;
     let (fact_tx, mut fact_rx) = mpsc::channel(FACT_QUEUE);
     let gateway = gateway(request, admitted, plan, listener, &mut fence, fact_tx)?;
     recorder.judge_by(Judge::new(plan));
@@ -524,15 +525,10 @@ async fn agent(
         }
     }
     if let Ok(StopRequest::Cancel(why) | StopRequest::Kill(why)) = stops.try_recv() {
-        return Err(Refusal::new(
-            Status::Cancelled,
-            Cause::new(
-                "cancelled",
-                Boundary::Order,
-                "signal",
-                format!("stopped by {why} before the agent started"),
-            ),
-        ));
+        return Err(question::stopped(why));
+    }
+    if plan.limits.timeout_ms.is_some_and(|ms| clock.elapsed_ms() >= ms) {
+        return Err(preflight::deadline_passed(plan));
     }
     if let Some(growth) = &mut growth {
         for path in growth.ready().await {

@@ -123,7 +123,7 @@ pub(crate) async fn watch(
 ) -> Result<Watched, WatchError> {
     let control = control(fence)?;
     let now = Instant::now();
-    let deadline = plan.limits.timeout_ms.map(|ms| clock.started() + Duration::from_millis(ms));
+    let deadline = clock.deadline(plan.limits.timeout_ms);
     let mut d = Dispatcher {
         plan,
         fence,

@@ -6,7 +6,7 @@ use stockade_core::{
     limits::LimitDemand,
     mode::{AccessMode, Api, NetworkPolicy, ProviderSandbox},
     network::Destination,
-    order::{Expectation, Limits, PROMPT_LIMIT_BYTES, ServedModelDemand},
+    order::{Expectation, Limits, PROMPT_LIMIT_BYTES, PreflightChoice, ServedModelDemand},
     survey::Rung,
 };
 use stockade_fence::OwnBinary;
@@ -216,6 +216,7 @@ fn bare(provider: String, config: &Config, world: &World) -> Result<LaneRequest,
         allow: Vec::new(),
         provider_sandbox: ProviderSandbox::Keep,
         provider_sandbox_source: "default".to_owned(),
+        preflight: PreflightChoice::LeftOut,
         rung: None,
         accept_missing: Vec::new(),
         limits: Limits::default(),

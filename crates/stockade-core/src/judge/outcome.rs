@@ -1,7 +1,7 @@
 //! From the fold to the ending.
 
 use super::{
-    AgentExit, CostSource, Ending, ModelEvidence, Terminal, TerminalKind,
+    AgentExit, CostSource, Ending, ModelEvidence, STDERR_EVIDENCE, Terminal, TerminalKind,
     fold::Fold,
     output_cause,
     terminal::{permission_cancelled, served_unproven},
@@ -387,5 +387,5 @@ fn without_result(fold: &Fold, exit: Option<AgentExit>, answer: Option<&str>) ->
 
 /// The agent's own last words beside a failure that nothing else explains.
 fn with_stderr(fold: &Fold, cause: Cause) -> Cause {
-    fold.stderr_tail.iter().fold(cause, |cause, line| cause.with_evidence(format!("stderr: {line}")))
+    fold.stderr_tail.iter().fold(cause, |cause, line| cause.with_evidence(format!("{STDERR_EVIDENCE}{line}")))
 }

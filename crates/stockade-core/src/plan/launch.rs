@@ -4,15 +4,15 @@ use std::{collections::BTreeMap, path::PathBuf};
 
 use super::{
     LaunchPlan, LoadedProfile, Mount, MountSource, PlannedClass, PlannedEndpoint, PlannedExecutable,
-    PlannedIdentity, PlannedModel, PlannedPrompt, PlannedSandbox, PlannedWire, ProfileFacts, limits,
-    own_sandbox, rungs::Footing,
+    PlannedIdentity, PlannedModel, PlannedPreflight, PlannedPrompt, PlannedSandbox, PlannedWire,
+    ProfileFacts, limits, own_sandbox, rungs::Footing,
 };
 use crate::{
     budget::Price,
     git,
     mode::{AccessMode, NetworkPolicy, ProviderSandbox},
     network::{self, Host},
-    order::{Order, Pin, WorkspaceKind, base_environment},
+    order::{Order, Pin, PreflightChoice, WorkspaceKind, base_environment},
     profile::{Models, Profile, PromptDelivery},
     status::{Boundary, Cause, Refusal},
     survey::{Rung, Survey},
@@ -95,6 +95,21 @@ pub(super) fn assemble(
         }
         probe.push(fill(part)?);
     }
+    let preflight = match (&profile.launch.preflight, order.preflight) {
+        (Some(command), PreflightChoice::Asked) => {
+            let mut argv = vec![inside.display().to_string()];
+            for part in &command.argv {
+                argv.push(fill(part)?);
+            }
+            Some(PlannedPreflight {
+                argv,
+                unauthenticated: command.unauthenticated.clone(),
+                words: command.words.iter().map(fill).collect::<Result<_, _>>()?,
+                retry_after_ms: command.retry_after_ms,
+            })
+        }
+        _ => None,
+    };
     let session_log = profile.output.session_log.as_ref().map(fill).transpose()?;
     let api = order
         .endpoint
@@ -163,6 +178,7 @@ pub(super) fn assemble(
             },
             has_own_processes: profile.sandbox.has_own_processes,
         },
+        preflight,
         git: order.workspace.git.clone(),
         mounts: mounts(order),
         argv,

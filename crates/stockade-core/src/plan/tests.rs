@@ -10,7 +10,7 @@ use std::{fmt::Write as _, path::PathBuf};
 use super::*;
 use crate::{
     git::WorkTree,
-    order::{EndpointOrder, Listener, Workspace, WorkspaceKind},
+    order::{EndpointOrder, Listener, PreflightChoice, Workspace, WorkspaceKind},
     status::Status,
 };
 
@@ -62,6 +62,7 @@ fn order() -> Order {
         allow: Vec::new(),
         provider_sandbox: ProviderSandbox::Replace,
         provider_sandbox_source: "flag".to_owned(),
+        preflight: PreflightChoice::LeftOut,
         rung: None,
         accept_missing: Vec::new(),
         limits: Limits::default(),
@@ -416,6 +417,23 @@ fn a_profile_with_a_typo_is_refused_before_it_reaches_an_argv() {
     let refusal = plan(&order(), &pin(), &hosts::plain(), &loaded).unwrap_err();
     assert_eq!((refusal.status, refusal.exit_code()), (None, 64));
     assert!(refusal.cause.message.contains("{modle}"), "{}", refusal.cause.message);
+}
+
+#[test]
+fn a_preflight_is_planned_where_it_is_ordered_and_the_profile_has_one() {
+    let mut loaded = profile();
+    let asked = Order { preflight: PreflightChoice::Asked, model: Some("m-1".to_owned()), ..order() };
+    assert_eq!(plan(&asked, &pin(), &hosts::plain(), &loaded).unwrap().preflight, None);
+    loaded.profile.launch.preflight = Some(crate::profile::PreflightCommand {
+        argv: vec!["models".to_owned()],
+        unauthenticated: vec!["no login".to_owned()],
+        words: vec!["{model}".to_owned()],
+        retry_after_ms: Some(5),
+    });
+    let planned = plan(&asked, &pin(), &hosts::plain(), &loaded).unwrap().preflight.unwrap();
+    assert_eq!(planned.argv, ["/provider/sample", "models"]);
+    assert_eq!((planned.words, planned.retry_after_ms), (vec!["m-1".to_owned()], Some(5)));
+    assert_eq!(plan(&order(), &pin(), &hosts::plain(), &loaded).unwrap().preflight, None);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::{
 
 use stockade_core::{
     order::PROMPT_LIMIT_BYTES,
-    profile::{Launch, Models, OwnSandbox, Profile, PromptDelivery, Stop, Vendor, Wire},
+    profile::{Launch, Models, OwnSandbox, PreflightCommand, Profile, PromptDelivery, Stop, Vendor, Wire},
     template,
 };
 
@@ -149,6 +149,9 @@ fn launch(l: &Launch, m: &Models) -> Checked {
     for (at, name) in l.workspace_settings.iter().enumerate() {
         relative(name, &Path::of("launch.workspace_settings").index(at))?;
     }
+    if let Some(command) = &l.preflight {
+        preflight(command)?;
+    }
     for (name, value) in &l.env {
         let path = Path::of("launch.env").key(name);
         let name_ok = name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
@@ -160,6 +163,28 @@ fn launch(l: &Launch, m: &Models) -> Checked {
         no_nul(value, &path)?;
     }
     Ok(())
+}
+
+fn preflight(p: &PreflightCommand) -> Checked {
+    let path = |key: &str| Path::of("launch.preflight").key(key);
+    require(!p.argv.is_empty(), "launch.preflight.argv", "asks nothing")?;
+    for (at, argument) in p.argv.iter().enumerate() {
+        placeholders(argument, ALWAYS, &path("argv").index(at))?;
+        no_nul(argument, &path("argv").index(at))?;
+    }
+    for (at, text) in p.unauthenticated.iter().enumerate() {
+        if text.trim().is_empty() {
+            return problem(path("unauthenticated").index(at), "is empty, and would be in every answer");
+        }
+    }
+    for (at, word) in p.words.iter().enumerate() {
+        placeholders(word, ALWAYS, &path("words").index(at))?;
+        if word.is_empty() || word.contains(char::is_whitespace) {
+            return problem(path("words").index(at), "is not one word");
+        }
+    }
+    let wait_ok = p.retry_after_ms.is_none_or(|ms| ms <= WAIT_LIMIT_MS);
+    require(wait_ok, "launch.preflight.retry_after_ms", format!("is over {WAIT_LIMIT_MS}"))
 }
 
 /// Instructions travel in an argument, in a file that one names, or in another file of the home.

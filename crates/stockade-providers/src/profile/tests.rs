@@ -50,7 +50,7 @@ fn a_wrong_type_and_a_broken_text_have_a_place() {
 fn what_the_types_cannot_say_is_checked() {
     for (from, to, key, says) in [
         ("name = \"grok\"", "name = \"Grok!\"", "name", "lower-case"),
-        ("version = 3", "version = 0", "version", "counts from 1"),
+        ("version = 4", "version = 0", "version", "counts from 1"),
         ("\"{cwd}\"", "\"{cwdd}\"", "launch.argv[10]", "unknown placeholder `{cwdd}`"),
         ("\"{prompt_file}\"", "\"x\"", "launch.argv", "no prompt"),
         ("\"{session}\"", "\"{instructions}\"", "launch.argv[12]", "unknown placeholder"),
@@ -72,6 +72,17 @@ fn what_the_types_cannot_say_is_checked() {
         ("131_063", "131_064", "launch.instructions_argv", "cannot carry"),
         ("8_388_608", "8_388_609", "models.prompt_limit_bytes", "between 1"),
         ("GROK_EXTERNAL_OTEL", "GROK-OTEL", "launch.env.GROK-OTEL", "no name"),
+        ("argv = [\"models\"]", "argv = []", "launch.preflight.argv", "asks nothing"),
+        ("argv = [\"models\"]", "argv = [\"{modle}\"]", "launch.preflight.argv[0]", "unknown placeholder"),
+        ("\"not logged in\"", "\" \"", "launch.preflight.unauthenticated[2]", "empty"),
+        ("words = [\"{model}\"]", "words = [\"a b\"]", "launch.preflight.words[0]", "one word"),
+        (
+            "words = [\"{model}\"]",
+            "words = [\"{effort}\"]",
+            "launch.preflight.words[0]",
+            "unknown placeholder",
+        ),
+        ("retry_after_ms = 5000", "retry_after_ms = 60001", "launch.preflight.retry_after_ms", "over 60000"),
         ("\"/compact\"", "\"/com pact\"", "launch.prompt_commands[1]", "one word"),
     ] {
         let e = broken(from, to);

@@ -90,7 +90,7 @@ const COMMON: [&str; 17] = [
     "/w",
     "-s",
     "01a22ca0-56e9-7d0a-8382-f52e7f7b47a4",
-    "-m",
+    "--model",
     "grok-4.6",
     "--prompt-file",
     "/home/agent/prompt.md",

@@ -15,12 +15,14 @@ mod status;
 
 use std::{
     ffi::{OsStr, OsString},
+    io::Read as _,
     path::Path,
     time::Instant,
 };
 
 use stockade_core::{
     mode::AccessMode,
+    order::{PROMPT_LIMIT_BYTES, PreflightChoice},
     status::{Refusal, exit_code},
 };
 use stockade_journal::{Reservation, ReservationRequest};
@@ -215,7 +217,7 @@ impl Lane {
 
     fn request(&self, world: &World) -> Result<LaneRequest, Failed> {
         let order = &self.order;
-        let prompt = std::fs::read(&order.prompt).map_err(|e| {
+        let prompt = bounded(&order.prompt).map_err(|e| {
             Failed::Launcher(format!("launcher failed after reserving output paths: the prompt: {e}"))
         })?;
         let basics = Basics {
@@ -234,6 +236,10 @@ impl Lane {
         request.model = Some(order.wire_model().to_owned());
         request.effort = (order.effort != "default").then(|| order.effort.clone());
         request.cwd.clone_from(&order.cwd);
+        // Of a pinned executable the answer is known: what the profile's configuration told it.
+        if self.executables() == Executables::Path {
+            request.preflight = PreflightChoice::Asked;
+        }
         request.prompt = PromptSource::Given(contract::with_contract(&prompt));
         // The deadline counts from the start of the process.
         let passed = u64::try_from(self.clock.started.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -280,6 +286,13 @@ impl Lane {
         }
         usage(message)
     }
+}
+
+/// The bytes of a prompt. One that is too long is left a byte too long, for the lane to tell of it.
+fn bounded(prompt: &Path) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    std::fs::File::open(prompt)?.take(PROMPT_LIMIT_BYTES + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// Why there is no outcome of a lane.

@@ -8,7 +8,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 use stockade_core::event::{Event, EventKind};
 use stockade_journal::Reservation;
-use stockade_lane::{Observer, wall_time};
+use stockade_lane::{Observer, PREFLIGHT_ASKED_AGAIN, PREFLIGHT_WAITS, wall_time};
 
 use super::start_time;
 
@@ -31,7 +31,7 @@ pub(super) struct Snapshot {
     pub(super) runner: Runner,
     /// Always null: the agent runs in a pid namespace that ends with the runner, so that its pid is nobody's business.
     pub(super) child: Option<Child>,
-    /// Always null: nothing is tried again.
+    /// Since when the second try of a preflight is waited for; null: it is not. No model is asked twice.
     pub(super) retry_wait: Option<String>,
     pub(super) activity: Option<Activity>,
     pub(super) terminal: Option<Terminal>,
@@ -127,6 +127,7 @@ impl Progress {
 
     /// Tells the end.
     pub(super) fn end(&mut self, receipt_written: bool) {
+        self.snapshot.retry_wait = None;
         self.snapshot.terminal = Some(Terminal { at: wall_time(), receipt_written });
         self.phase("terminal");
     }
@@ -168,6 +169,14 @@ impl Observer for Progress {
     fn event(&mut self, event: &Event) {
         match &event.event {
             EventKind::RunStarted { run, .. } => self.run = Some(self.runs.join(Path::new(run))),
+            EventKind::Note { code, .. } if code == PREFLIGHT_WAITS => {
+                self.snapshot.retry_wait = Some(wall_time());
+                self.phase("preflight-retry-wait");
+            }
+            EventKind::Note { code, .. } if code == PREFLIGHT_ASKED_AGAIN => {
+                self.snapshot.retry_wait = None;
+                self.phase("preflight");
+            }
             EventKind::AgentStarted { .. } => {
                 self.snapshot.activity = Some(Activity::default());
                 self.phase("workload-running");

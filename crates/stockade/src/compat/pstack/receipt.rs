@@ -6,7 +6,8 @@ use std::path::Path;
 use serde::Serialize;
 use stockade_core::{
     event::Usage,
-    receipt::{ErrorText, Preflight, PreflightStatus, Receipt},
+    judge::STDERR_EVIDENCE,
+    receipt::{ErrorText, Preflight, Receipt},
     status::{Cause, FailurePhase, Status},
     text,
 };
@@ -189,8 +190,7 @@ pub(super) struct Told {
 /// The receipt of an order that ended before there was a lane.
 pub(super) fn without_lane(order: &Order, times: Times, ended: Ended, message: String) -> PstackReceipt {
     let mut receipt = blank(order, times, ended);
-    receipt.preflight =
-        Preflight { argv: Vec::new(), status: PreflightStatus::NotRun, evidence: message.clone() };
+    receipt.preflight = Preflight { evidence: message.clone(), ..Preflight::default() };
     receipt.failure_phase = Some(FailurePhase::Preflight);
     receipt.error = Some(ErrorText { evidence: message.clone(), message });
     receipt
@@ -203,15 +203,17 @@ pub(super) fn of_lane(order: &Order, times: Times, lane: &LaneOutcome) -> Option
     receipt.executable.clone_from(&own.executable);
     receipt.preflight = own.preflight.clone();
     receipt.argv.clone_from(&own.argv);
-    receipt.exit_code = own.exit_code;
+    receipt.exit_code = own.exit_code.or(own.preflight.exit_code.filter(|_| !own.process_started));
     receipt.signal.clone_from(&own.signal);
     receipt.process_started = own.process_started;
     receipt.stockade.run_directory = Some(own.run_directory.clone());
     receipt.stockade.rung = own.fence.as_ref().map(|f| f.rung.id().to_owned());
     receipt.stockade.runtime_version = own.runtime.as_ref().and_then(|r| r.version.clone());
     receipt.stockade.tree_gone = own.process_started.then_some(own.tree.gone);
-    receipt.cause = (own.status != Status::Complete)
-        .then(|| OwnCause { code: own.status.id().to_owned(), detail: own.cause.clone() });
+    receipt.cause = (own.status != Status::Complete).then(|| OwnCause {
+        code: own.status.id().to_owned(),
+        detail: own.cause.as_ref().map(without_output),
+    });
     // The tool's word for an answer whose agent then failed, although Stockade keeps it.
     let failed_after = own.status == Status::Complete && own.signal.is_none() && own.exit_code != Some(0);
     if failed_after {
@@ -286,7 +288,11 @@ impl PstackReceipt {
         let stated = own.error.as_ref();
         let message = message.or_else(|| stated.map(|e| e.message.clone()));
         let message = message.unwrap_or_else(|| format!("the lane ended as {}", own.status.id()));
-        let evidence = stated.map(|e| e.evidence.clone()).filter(|e| !e.trim().is_empty());
+        let evidence = match &own.cause {
+            Some(cause) => Some(without_output(cause).evidence.join("\n")),
+            None => stated.map(|e| e.evidence.clone()),
+        };
+        let evidence = evidence.filter(|e| !e.trim().is_empty());
         self.error = Some(ErrorText {
             evidence: text::head(&evidence.unwrap_or_else(|| message.clone()), EVIDENCE_LIMIT_BYTES),
             message,
@@ -302,6 +308,18 @@ impl PstackReceipt {
         });
         self.terminal_success = own.process_started.then_some(false);
     }
+}
+
+/// A cause without what the agent printed: the tool's receipts are passed on, and hold no words of a lane. They are in the
+/// run directory.
+fn without_output(cause: &Cause) -> Cause {
+    let mut told = cause.clone();
+    told.evidence.retain(|line| !line.starts_with(STDERR_EVIDENCE));
+    let left_out = cause.evidence.len() - told.evidence.len();
+    if left_out > 0 {
+        told.evidence.push(format!("the last {left_out} line(s) of standard error are in the run directory"));
+    }
+    told
 }
 
 fn exited_badly(code: Option<i32>) -> String {
