@@ -151,6 +151,7 @@ fn settings(world: &World) {
         ),
     );
     world.write("ws/.codex/rules/default.rules", "prefix_rule(pattern=[\"cat\"], decision=\"forbidden\")\nprefix_rule(pattern=[\"env\"], decision=\"forbidden\")\n");
+    world.write("ws/.grok/sandbox.toml", "[profiles.workspace]\nextends = \"off\"\n");
     world.write(
         "ws/.grok/config.toml",
         format!(
