@@ -148,10 +148,30 @@ pub fn proxy_environment() -> [(&'static str, String); 9] {
     ]
 }
 
-/// The same as an inline table of TOML, for agents that give their tools an environment of their own making.
-pub fn proxy_toml() -> String {
-    let each: Vec<String> =
-        proxy_environment().iter().map(|(name, value)| format!("{name} = \"{value}\"")).collect();
+/// What makes programs inside trust the authorities in a file, by name and value. The file takes the place of the system's
+/// own in most of them, so it has to hold those as well.
+pub fn authority_environment(file: &str) -> [(&'static str, String); 5] {
+    [
+        // OpenSSL and what is built on it (curl, cargo, Python), Go, and rustls where it asks the system.
+        "SSL_CERT_FILE",
+        // What follows curl in this.
+        "CURL_CA_BUNDLE",
+        // A git whose curl is built with GnuTLS asks for neither.
+        "GIT_SSL_CAINFO",
+        // Node brings authorities of its own, and adds these.
+        "NODE_EXTRA_CA_CERTS",
+        // So do the requests of Python, pip among what uses them.
+        "REQUESTS_CA_BUNDLE",
+    ]
+    .map(|name| (name, file.to_owned()))
+}
+
+/// An environment as an inline table of TOML, for agents that give their tools one of their own making.
+pub fn toml_table(environment: &[(&'static str, String)]) -> String {
+    if environment.is_empty() {
+        return "{}".to_owned();
+    }
+    let each: Vec<String> = environment.iter().map(|(name, value)| format!("{name} = \"{value}\"")).collect();
     format!("{{ {} }}", each.join(", "))
 }
 

@@ -6,6 +6,7 @@ mod launch;
 mod limits;
 mod own_sandbox;
 mod refusals;
+mod route;
 mod rungs;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -15,7 +16,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use self::launch::{HOME, PROVIDER_FOLDER};
+pub use self::launch::{AUTHORITIES, HOME, PROVIDER_FOLDER};
 use crate::{
     budget::{Budget, Price},
     git::GitWorkspace,
@@ -90,6 +91,10 @@ pub struct LaunchPlan {
     /// What the egress listener lets through.
     #[schemars(with = "Vec<String>")]
     pub allow: Vec<Destination>,
+    /// The file of the home that holds the host's certificate authorities and the extra one, where programs inside are told
+    /// to trust it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub authorities: Option<String>,
     /// The endpoint.
     pub endpoint: PlannedEndpoint,
     /// What the gateway lets through.
@@ -307,6 +312,11 @@ pub struct PlannedEndpoint {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PlannedWire {
+    /// The endpoint's host and port, where the agent speaks to it itself through the egress listener and nothing of that is
+    /// seen; `None`: its calls go through the model listener.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub tunnel: Option<Destination>,
     /// The paths that are model calls.
     pub model_paths: Vec<String>,
     /// Request classes with their exact tool sets; the first is the main turn.
@@ -364,6 +374,7 @@ pub fn plan(
     checks::order(order, &profile.profile)?;
     checks::workspace(order)?;
     checks::credential(order, &profile.profile)?;
+    let order = &*route::joined(order, &profile.profile);
     refusals::platform(survey)?;
     let footing = rungs::choose(order, survey, &profile.profile)?;
     launch::assemble(order, pin, survey, profile, footing)

@@ -3,8 +3,10 @@
 //! Strings may hold placeholders in braces, filled in by [`crate::template`]: `{home}`, `{cwd}`, `{cwd_encoded}`,
 //! `{session}`, `{model}`, `{effort}`, `{base_url}` (with the version path), `{base_origin}` (without it),
 //! `{placeholder_key}`, `{prompt_file}`, `{instructions}`, `{instructions_file}`, `{instructions_toml}` (as a TOML string,
-//! empty where there are none), `{provider}`, `{proxy_toml}` (what makes programs use the egress listener, as a TOML table;
-//! empty where there is none).
+//! empty where there are none), `{provider}`, `{proxy_toml}` (what makes programs use the egress listener, and trust the
+//! run's own authorities, as a TOML table; empty where there is neither).
+//!
+//! With `route = "egress"` the base URL is the endpoint's own.
 
 use std::collections::BTreeMap;
 
@@ -182,6 +184,9 @@ pub struct HomeFile {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Wire {
+    /// How the agent's calls of the model travel.
+    #[serde(default)]
+    pub route: Route,
     /// The paths that are model calls, as the agent asks for them (query left out). Only these are forwarded.
     pub model_paths: Vec<String>,
     /// The kinds of model calls. The first whose tools fit is taken; the first in the list is the main turn. A name may be
@@ -200,6 +205,18 @@ pub struct Wire {
     /// ends the retries; the endpoint's is the one that is recorded. Without header and status the run itself is ended.
     #[serde(default)]
     pub stop_status: Option<u16>,
+}
+
+/// How the agent's calls of the model travel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Route {
+    /// In plain through the model listener, which adds the key, compares every request with the plan and sees every answer.
+    #[default]
+    Listener,
+    /// The agent speaks TLS to the endpoint itself, through the egress listener. Nothing of it is seen, and no key can be
+    /// added.
+    Egress,
 }
 
 /// One kind of model call.

@@ -252,6 +252,10 @@ pub struct EgressRecord {
     /// The list, as it stood from the start to the end.
     #[schemars(with = "Vec<String>")]
     pub listed: Vec<Destination>,
+    /// The one of them to which the agent spoke as its model; absent: its calls went through the model listener.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub model: Option<Destination>,
     /// Connections and plain requests that were let through, by destination.
     pub passed: BTreeMap<String, u64>,
     /// What was turned away, by code.

@@ -49,4 +49,5 @@ pub use egress::{Egress, EgressTotals};
 pub use error::GatewayError;
 pub use gateway::Gateway;
 pub use policy::{Credential, ModelPolicy};
+pub use tls::authorities_pem;
 pub use upstream::{Scheme, Upstream, UpstreamError};

@@ -63,7 +63,7 @@ pub struct ModelPolicy {
     pub credential: Option<Credential>,
     /// Certificates (PEM) trusted beside the system's.
     pub extra_ca_pem: Option<Vec<u8>>,
-    /// The paths that are model calls, query left out. Only POST to these is forwarded.
+    /// The paths that are model calls, query left out. Only POST to these is forwarded. None, and no class either: nothing is.
     pub model_paths: Vec<String>,
     /// The values of `model` that may be asked for.
     pub models: Vec<String>,
@@ -108,12 +108,14 @@ pub(crate) struct Prepared {
 
 impl ModelPolicy {
     pub(crate) fn prepare(&self) -> Result<Prepared, GatewayError> {
-        for (list, what) in [
-            (self.model_paths.is_empty(), "model path"),
+        // With neither, nothing is forwarded and nothing has to be compared.
+        let forwards = !(self.model_paths.is_empty() && self.classes.is_empty());
+        for (is_empty, what) in [
+            (forwards && self.model_paths.is_empty(), "model path"),
             (self.models.is_empty(), "model"),
-            (self.classes.is_empty(), "request class"),
+            (forwards && self.classes.is_empty(), "request class"),
         ] {
-            if list {
+            if is_empty {
                 return Err(GatewayError::Empty(what));
             }
         }

@@ -1,7 +1,8 @@
-//! TLS towards the endpoint.
+//! TLS towards the endpoint, and whom it trusts.
 
 use std::sync::Arc;
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use rustls::{
     ClientConfig, RootCertStore,
     pki_types::{CertificateDer, ServerName, pem::PemObject},
@@ -39,17 +40,42 @@ impl Tls {
     }
 }
 
+/// The certificates that the gateway trusts, as a PEM file for others: the given ones and the system's.
+pub fn authorities_pem(extra_pem: &[u8]) -> Result<Vec<u8>, GatewayError> {
+    let mut certificates = extra(extra_pem)?;
+    certificates.extend(rustls_native_certs::load_native_certs().certs);
+    let mut file = Vec::new();
+    for certificate in &certificates {
+        file.extend_from_slice(b"-----BEGIN CERTIFICATE-----\n");
+        // Lines of 64 characters (RFC 7468, 2).
+        for line in STANDARD.encode(certificate).as_bytes().chunks(64) {
+            file.extend_from_slice(line);
+            file.push(b'\n');
+        }
+        file.extend_from_slice(b"-----END CERTIFICATE-----\n");
+    }
+    Ok(file)
+}
+
+/// The certificates of a PEM file that the caller named, each of them usable.
+fn extra(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, GatewayError> {
+    let unusable = |reason: String| GatewayError::ExtraAuthorities { reason };
+    let mut certificates = Vec::new();
+    for certificate in CertificateDer::pem_slice_iter(pem) {
+        let certificate = certificate.map_err(|e| unusable(e.to_string()))?;
+        RootCertStore::empty().add(certificate.clone()).map_err(|e| unusable(e.to_string()))?;
+        certificates.push(certificate);
+    }
+    if certificates.is_empty() {
+        return Err(unusable("no certificate found".to_owned()));
+    }
+    Ok(certificates)
+}
+
 fn authorities(extra_pem: Option<&[u8]>) -> Result<RootCertStore, GatewayError> {
     let mut store = RootCertStore::empty();
     if let Some(pem) = extra_pem {
-        let unusable = |reason: String| GatewayError::ExtraAuthorities { reason };
-        for certificate in CertificateDer::pem_slice_iter(pem) {
-            let certificate = certificate.map_err(|e| unusable(e.to_string()))?;
-            store.add(certificate).map_err(|e| unusable(e.to_string()))?;
-        }
-        if store.is_empty() {
-            return Err(unusable("no certificate found".to_owned()));
-        }
+        store.add_parsable_certificates(extra(pem)?);
     }
     let system = rustls_native_certs::load_native_certs();
     store.add_parsable_certificates(system.certs);

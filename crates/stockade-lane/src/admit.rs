@@ -54,6 +54,8 @@ pub(crate) struct Admitted {
     pub(crate) prompt: Vec<u8>,
     /// Extra certificates, PEM.
     pub(crate) ca_pem: Option<Vec<u8>>,
+    /// The host's authorities and the extra ones (PEM), where programs inside are told to trust them.
+    pub(crate) authorities: Option<Vec<u8>>,
     /// The workspace before the run; `None` for a folder that is no workspace.
     pub(crate) before: Option<walk::Snapshot>,
     /// The repository, where git works inside the fence.
@@ -97,6 +99,7 @@ pub(crate) fn admit(
     let ca = request.ca.as_deref().map(|p| canonical("ca", p)).transpose()?;
     let ca_pem =
         ca.as_deref().map(|p| read_bounded("ca", "certificate file", p, CA_LIMIT_BYTES)).transpose()?;
+    let authorities = authorities(request, ca_pem.as_deref())?;
     let homes = exposure::homes(request.home.as_deref());
     let reads = exposed("read", &request.reads, &homes, &request.state_root)?;
     let writes = exposed("write", &request.writes, &homes, &request.state_root)?;
@@ -139,7 +142,23 @@ pub(crate) fn admit(
         listener,
     };
     stockade_core::plan::check_order(&order, &profile.profile)?;
-    Ok(Admitted { order, profile, prompt, ca_pem, before, served, notes })
+    Ok(Admitted { order, profile, prompt, ca_pem, authorities, before, served, notes })
+}
+
+/// Whether programs inside reach servers themselves and are to trust one more authority.
+fn trusts_more(request: &LaneRequest) -> bool {
+    request.ca.is_some() && matches!(request.network, NetworkPolicy::Allow | NetworkPolicy::Host)
+}
+
+/// The file of authorities for programs inside, where they need one.
+fn authorities(request: &LaneRequest, extra: Option<&[u8]>) -> Result<Option<Vec<u8>>, Refusal> {
+    let Some(extra) = extra.filter(|_| trusts_more(request)) else { return Ok(None) };
+    stockade_gateway::authorities_pem(extra).map(Some).map_err(|e| {
+        Refusal::usage(
+            usage("ca-unusable", "ca", e.to_string())
+                .with_remedy("name a file of certificates in PEM with `--ca FILE`"),
+        )
+    })
 }
 
 /// Named twice is named once.
@@ -347,7 +366,12 @@ fn passed_variables(
         }
         let proxied = request.network == NetworkPolicy::Allow
             && network::proxy_environment().iter().any(|(own, _)| own == name);
-        if proxied || OWN_VARIABLES.contains(&name.as_str()) || profile.profile.launch.env.contains_key(name)
+        let trusting =
+            trusts_more(request) && network::authority_environment("").iter().any(|(own, _)| own == name);
+        if proxied
+            || trusting
+            || OWN_VARIABLES.contains(&name.as_str())
+            || profile.profile.launch.env.contains_key(name)
         {
             return refuse(
                 "env-reserved",

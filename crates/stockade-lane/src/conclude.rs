@@ -406,6 +406,7 @@ fn network_record(plan: &LaunchPlan, totals: Option<&EgressTotals>) -> NetworkRe
         let totals = totals.cloned().unwrap_or_default();
         EgressRecord {
             listed: plan.allow.clone(),
+            model: plan.wire.tunnel.clone(),
             passed: totals.passed,
             turned_away: totals.turned_away,
             bytes_sent: totals.bytes_sent,

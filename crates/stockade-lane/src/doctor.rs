@@ -159,7 +159,7 @@ fn guarantees(
         Ok(plan) => plan,
         Err(refusal) => return Ok((None, missing(order, &refusal), Some(refusal))),
     };
-    let home = PrivateHome::stage(state, &plan, b"doctor")?;
+    let home = PrivateHome::stage(state, &plan, b"doctor", None)?;
     let decoys = scratch::make(scratch_path(&format!("{id}-decoys")))?;
     scratch::note_groups(&decoys, &plan)?;
     let host = place::HostPaths { home: home.path(), decoys: decoys.path(), git: None };

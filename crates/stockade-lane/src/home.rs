@@ -22,11 +22,16 @@ pub(crate) struct PrivateHome {
 }
 
 impl PrivateHome {
-    /// Makes the folder and puts the plan's files and the prompt into it.
-    pub(crate) fn stage(state: &State, plan: &LaunchPlan, prompt: &[u8]) -> Result<Self, Refusal> {
+    /// Makes the folder and puts the plan's files, the prompt and the authorities into it.
+    pub(crate) fn stage(
+        state: &State,
+        plan: &LaunchPlan,
+        prompt: &[u8],
+        authorities: Option<&[u8]>,
+    ) -> Result<Self, Refusal> {
         let path = state.create_home(&plan.session).map_err(|e| storage::refusal(&e))?;
         let home = Self { path };
-        match home.fill(plan, prompt) {
+        match home.fill(plan, prompt, authorities) {
             Ok(()) => Ok(home),
             Err(refusal) => {
                 // What cannot be removed either is left for `stockade gc`; the failure that came first is the one to tell.
@@ -36,9 +41,12 @@ impl PrivateHome {
         }
     }
 
-    fn fill(&self, plan: &LaunchPlan, prompt: &[u8]) -> Result<(), Refusal> {
+    fn fill(&self, plan: &LaunchPlan, prompt: &[u8], authorities: Option<&[u8]>) -> Result<(), Refusal> {
         for (relative, content) in &plan.home_files {
             self.put(relative, content.as_bytes())?;
+        }
+        if let (Some(file), Some(pem)) = (&plan.authorities, authorities) {
+            self.put(file, pem)?;
         }
         match &plan.prompt.file {
             Some(file) => self.put(file, prompt),

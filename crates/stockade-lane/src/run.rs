@@ -288,7 +288,7 @@ async fn with_home(
     clock: RunClock,
     facts: &mut Facts,
 ) -> Result<(), Refusal> {
-    let home = PrivateHome::stage(state, plan, &admitted.prompt)?;
+    let home = PrivateHome::stage(state, plan, &admitted.prompt, admitted.authorities.as_deref())?;
     recorder.record(
         Source::Stockade,
         EventKind::PromptQueued {

@@ -41,6 +41,8 @@ pub struct ServeOptions {
     pub listen: SocketAddr,
     /// Whether to speak TLS, under an authority made for this start.
     pub tls: bool,
+    /// Further names of the certificate, beside those of loopback.
+    pub tls_names: Vec<String>,
     /// Where to write the authority's certificate (PEM, 0644). Must not exist; needs `tls`.
     pub ca_out: Option<PathBuf>,
     /// The control socket to make (0600). Must not exist; removed at the end.
@@ -59,6 +61,7 @@ impl ServeOptions {
         Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
             tls: false,
+            tls_names: Vec::new(),
             ca_out: None,
             control: None,
             log: None,
@@ -81,6 +84,7 @@ impl fmt::Debug for ServeOptions {
             .debug_struct("ServeOptions")
             .field("listen", &self.listen)
             .field("tls", &self.tls)
+            .field("tls_names", &self.tls_names)
             .field("ca_out", &self.ca_out)
             .field("control", &self.control)
             .field("log", &self.log)
@@ -153,7 +157,7 @@ fn authority(options: &ServeOptions) -> Result<Option<Authority>, ModelError> {
         (false, Some(path)) => Err(ModelError::AuthorityWithoutTls { path: path.clone() }),
         (false, None) => Ok(None),
         (true, path) => {
-            let authority = Authority::generate()?;
+            let authority = Authority::generate(&options.tls_names)?;
             if let Some(path) = path {
                 authority.write(path)?;
             }

@@ -28,9 +28,9 @@ pub(crate) struct Authority {
 }
 
 impl Authority {
-    /// Makes keys and certificates. The authority's key is dropped here: nothing more can be signed.
-    pub(crate) fn generate() -> Result<Self, ModelError> {
-        let (pem, leaf, key) = certificates().map_err(|source| ModelError::Certificate { source })?;
+    /// Makes keys and certificates, for these names beside those of loopback. The authority's key is dropped here: nothing more can be signed.
+    pub(crate) fn generate(names: &[String]) -> Result<Self, ModelError> {
+        let (pem, leaf, key) = certificates(names).map_err(|source| ModelError::Certificate { source })?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let mut config = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
@@ -55,7 +55,7 @@ impl Authority {
     }
 }
 
-fn certificates() -> Result<(String, rcgen::Certificate, KeyPair), rcgen::Error> {
+fn certificates(names: &[String]) -> Result<(String, rcgen::Certificate, KeyPair), rcgen::Error> {
     let mut authority = CertificateParams::default();
     authority.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     authority.distinguished_name.push(DnType::CommonName, "Stockade scripted model CA");
@@ -64,7 +64,7 @@ fn certificates() -> Result<(String, rcgen::Certificate, KeyPair), rcgen::Error>
     let pem = authority.self_signed(&authority_key)?.pem();
     let issuer = Issuer::new(authority, authority_key);
 
-    let mut leaf = CertificateParams::new(NAMES.map(str::to_owned))?;
+    let mut leaf = CertificateParams::new([&NAMES.map(str::to_owned)[..], names].concat())?;
     leaf.distinguished_name.push(DnType::CommonName, "Stockade scripted model");
     leaf.use_authority_key_identifier_extension = true;
     leaf.key_usages = vec![KeyUsagePurpose::DigitalSignature];

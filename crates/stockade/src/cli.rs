@@ -398,6 +398,9 @@ pub(crate) struct ScriptedModelArgs {
     /// Speak TLS
     #[arg(long)]
     pub(crate) tls: bool,
+    /// Name the certificate so as well (can be repeated)
+    #[arg(long = "tls-name", value_name = "NAME", requires = "tls")]
+    pub(crate) tls_names: Vec<String>,
     /// Write the certificate authority here
     #[arg(long, value_name = "FILE", requires = "tls")]
     pub(crate) ca_out: Option<PathBuf>,

@@ -36,6 +36,8 @@ pub(super) struct Fold {
     pub(super) main_class: String,
     /// Whether the executable is one that somebody vouches for.
     pub(super) is_pinned: bool,
+    /// Where the agent reaches its model by itself, out of sight, and whether it did.
+    pub(super) tunnel: Option<Tunnel>,
     pub(super) served_as: Vec<String>,
     /// The effort that was ordered.
     pub(super) effort: Option<String>,
@@ -98,6 +100,14 @@ pub(super) struct Fold {
     pub(super) result_request: Option<u64>,
 }
 
+/// The way to a model to which the agent speaks itself.
+#[derive(Clone, Debug)]
+pub(super) struct Tunnel {
+    pub(super) to: String,
+    /// Whether anything went through it.
+    pub(super) used: bool,
+}
+
 /// The end of a main-turn response.
 #[derive(Clone, Debug)]
 pub(super) struct TurnResponse {
@@ -110,6 +120,7 @@ impl Fold {
     pub(super) fn new(plan: &LaunchPlan) -> Self {
         Self {
             is_pinned: plan.executable.pin != crate::order::PinKind::Unpinned,
+            tunnel: plan.wire.tunnel.as_ref().map(|to| Tunnel { to: to.to_string(), used: false }),
             main_class: plan.wire.classes.first().map(|c| c.name.clone()).unwrap_or_default(),
             served_as: plan.model.served_as.clone(),
             effort: plan.effort.clone(),

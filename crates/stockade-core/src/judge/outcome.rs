@@ -2,7 +2,7 @@
 
 use super::{
     AgentExit, CostSource, Ending, ModelEvidence, STDERR_EVIDENCE, Terminal, TerminalKind,
-    fold::Fold,
+    fold::{Fold, Tunnel},
     output_cause,
     terminal::{permission_cancelled, served_unproven},
     wire::{self, Failure, stated_in_words},
@@ -162,15 +162,11 @@ fn result_checks(fold: &Fold, answer: Option<&str>, changes: &Changes) -> Verdic
         );
     }
     // A real agent cannot have an answer that nobody was asked for. What a caller's own executable does is its affair.
-    if fold.is_pinned && fold.identity.requested_seen.is_empty() && fold.failure().is_none() {
-        return postprocess(
-            Status::NoResult,
-            output_cause(
-                "no-model-request",
-                "wire",
-                "the agent reported success, but no request for a turn was seen on the wire",
-            ),
-        );
+    if fold.is_pinned
+        && fold.failure().is_none()
+        && let Some(cause) = nobody_asked(fold)
+    {
+        return postprocess(Status::NoResult, cause);
     }
     if fold.expect == Expectation::Changes {
         return expected_changes(changes)
@@ -186,6 +182,20 @@ fn result_checks(fold: &Fold, answer: Option<&str>, changes: &Changes) -> Verdic
         };
     }
     Verdict::Complete
+}
+
+/// Why no model can have been asked; `None`: one was, or may have been where nothing but a tunnel is seen.
+fn nobody_asked(fold: &Fold) -> Option<Cause> {
+    let message = match &fold.tunnel {
+        None if fold.identity.requested_seen.is_empty() => {
+            "the agent reported success, but no request for a turn was seen on the wire".to_owned()
+        }
+        Some(Tunnel { to, used: false }) => {
+            format!("the agent reported success, but nothing went through a tunnel to `{to}`")
+        }
+        None | Some(_) => return None,
+    };
+    Some(output_cause("no-model-request", "wire", message))
 }
 
 /// What the finish reason of the last main turn says, where it is none of an answer that is whole.

@@ -30,6 +30,12 @@ impl Fold {
         }
         let settled = |rank, status, cause| Some(settled(rank, status, cause));
         match code {
+            network_code::EGRESS if verdict == NetworkVerdict::Allowed => {
+                if let Some(tunnel) = self.tunnel.as_mut().filter(|tunnel| tunnel.to == target) {
+                    tunnel.used = true;
+                }
+                None
+            }
             network_code::TOOLSET_MISMATCH => settled(
                 Rank::Typed,
                 Status::PolicyRefused,

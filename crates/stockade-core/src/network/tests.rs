@@ -150,10 +150,11 @@ fn the_model_is_reached_without_the_proxy() {
     }
     assert_eq!(value("NO_PROXY"), Some("127.0.0.1,localhost,::1"));
     assert_eq!(value("no_proxy"), value("NO_PROXY"));
-    let table: toml::Table = format!("set = {}", proxy_toml()).parse().unwrap();
+    let table: toml::Table = format!("set = {}", toml_table(&environment)).parse().unwrap();
     for (name, value) in &environment {
         assert_eq!(table["set"][*name].as_str(), Some(value.as_str()));
     }
+    assert_eq!(toml_table(&[]), "{}");
 }
 
 proptest! {

@@ -1,11 +1,11 @@
 //! Checks of the order itself: they need no host.
 
-use super::launch;
+use super::{launch, route};
 use crate::{
     mode::{AccessMode, NetworkPolicy},
     network::DESTINATION_LIMIT,
     order::{Expectation, Order, PROMPT_LIMIT_BYTES, WorkspaceKind},
-    profile::Profile,
+    profile::{Profile, Route},
     status::{Boundary, Cause, Refusal, Status},
 };
 
@@ -17,7 +17,7 @@ fn is_plain_name(name: &str) -> bool {
         && !name.starts_with('-')
 }
 
-fn usage(code: &str, step: &str, message: String, remedy: String) -> Refusal {
+pub(super) fn usage(code: &str, step: &str, message: String, remedy: String) -> Refusal {
     Refusal::usage(Cause::new(code, Boundary::Order, step, message).with_remedy(remedy))
 }
 
@@ -71,7 +71,6 @@ pub(super) fn order(order: &Order, profile: &Profile) -> Result<(), Refusal> {
             format!("one of: {}", profile.models.efforts.join(", ")),
         ));
     }
-    spending(order, profile)?;
     if order.expect == Expectation::Changes && order.mode == AccessMode::ReadOnly {
         return Err(usage(
             "expect-changes-read-only",
@@ -88,7 +87,7 @@ pub(super) fn order(order: &Order, profile: &Profile) -> Result<(), Refusal> {
             "use `--network model`, the default".to_owned(),
         ));
     }
-    destinations(order)?;
+    destinations(order, profile)?;
     if let Some(api) = order.endpoint.api.filter(|a| !profile.vendor.apis.contains(a)) {
         return Err(usage(
             "api-unknown",
@@ -100,7 +99,8 @@ pub(super) fn order(order: &Order, profile: &Profile) -> Result<(), Refusal> {
     if let Some(url) = &order.endpoint.url {
         endpoint_url(url)?;
     }
-    Ok(())
+    route::check(order, profile)?;
+    spending(order, profile)
 }
 
 /// A budget of money needs a price.
@@ -122,11 +122,12 @@ fn spending(order: &Order, profile: &Profile) -> Result<(), Refusal> {
 }
 
 /// A list without its policy, or a policy without its list, says two things at once.
-fn destinations(order: &Order) -> Result<(), Refusal> {
+fn destinations(order: &Order, profile: &Profile) -> Result<(), Refusal> {
     let refuse =
         |code: &str, message: String, remedy: &str| Err(usage(code, "network", message, remedy.to_owned()));
     match (order.network, order.allow.len()) {
-        (NetworkPolicy::Allow, 0) => refuse(
+        // The endpoint's own host joins the list.
+        (NetworkPolicy::Allow, 0) if profile.wire.route == Route::Listener => refuse(
             "allow-empty",
             "`--network allow` names no host".to_owned(),
             "name each host with `--allow HOST[:PORT]`, or use `--network model`",
@@ -221,10 +222,10 @@ pub(super) fn workspace(order: &Order) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The credential: a key is needed unless the endpoint is on loopback.
+/// The credential: a key is needed unless the endpoint is on loopback, or the agent speaks to it itself.
 pub(super) fn credential(order: &Order, profile: &Profile) -> Result<(), Refusal> {
     let e = &order.endpoint;
-    if e.key_present {
+    if e.key_present || profile.wire.route == Route::Egress {
         return Ok(());
     }
     let refuse = |code: &str, message: String, remedy: String| {

@@ -5,15 +5,15 @@ use std::{collections::BTreeMap, path::PathBuf};
 use super::{
     LaunchPlan, LoadedProfile, Mount, MountSource, PlannedClass, PlannedEndpoint, PlannedExecutable,
     PlannedIdentity, PlannedModel, PlannedPreflight, PlannedPrompt, PlannedSandbox, PlannedWire,
-    ProfileFacts, limits, own_sandbox, rungs::Footing,
+    ProfileFacts, limits, own_sandbox, route, rungs::Footing,
 };
 use crate::{
     budget::Price,
     git,
     mode::{AccessMode, NetworkPolicy, ProviderSandbox},
-    network::{self, Host},
+    network::{self, Destination, Host},
     order::{Order, Pin, PreflightChoice, WorkspaceKind, base_environment},
-    profile::{Models, Profile, PromptDelivery},
+    profile::{Models, Profile, PromptDelivery, RequestClass},
     status::{Boundary, Cause, Refusal},
     survey::{Rung, Survey},
     template,
@@ -21,6 +21,8 @@ use crate::{
 
 /// The private home inside the fence.
 pub const HOME: &str = "/home/agent";
+/// Where in the home the authorities of a run are.
+pub const AUTHORITIES: &str = "authorities.pem";
 /// The provider's folder inside the fence.
 pub const PROVIDER_FOLDER: &str = "/provider";
 
@@ -40,9 +42,9 @@ pub(super) fn assemble(
     let instructions_file =
         profile.launch.instructions_file.as_ref().filter(|_| order.instructions.is_some());
     let in_home = |path: Option<&String>| path.map(|p| format!("{HOME}/{p}")).unwrap_or_default();
-    let origin = format!("http://127.0.0.1:{}", order.listener.port);
+    let base = route::base(order, profile);
     let cwd = order.workspace.path.display().to_string();
-    let proxied = order.network == NetworkPolicy::Allow;
+    let reaching = reaching(order);
     let values = BTreeMap::from([
         ("home", HOME.to_owned()),
         ("cwd", cwd.clone()),
@@ -50,15 +52,15 @@ pub(super) fn assemble(
         ("session", order.session.clone()),
         ("model", model.asked.clone()),
         ("effort", order.effort.clone().unwrap_or_default()),
-        ("base_url", format!("{origin}/v1")),
-        ("base_origin", origin),
+        ("base_url", format!("{base}/v1")),
+        ("base_origin", base),
         ("placeholder_key", order.listener.placeholder_key.clone()),
         ("prompt_file", in_home(prompt_file.as_ref())),
         ("instructions", order.instructions.clone().unwrap_or_default()),
         ("instructions_file", in_home(instructions_file)),
         ("instructions_toml", template::toml_string(order.instructions.as_deref().unwrap_or_default())),
         ("provider", PROVIDER_FOLDER.to_owned()),
-        ("proxy_toml", if proxied { network::proxy_toml() } else { "{}".to_owned() }),
+        ("proxy_toml", network::toml_table(&reaching)),
     ]);
     let fill = |text: &String| template::fill(text, &values).map_err(|e| bad_profile(profile, &e));
     let executable_name = pin
@@ -74,9 +76,7 @@ pub(super) fn assemble(
     for (name, value) in &profile.launch.env {
         env.insert(name.clone(), fill(value)?);
     }
-    if proxied {
-        env.extend(network::proxy_environment().map(|(name, value)| (name.to_owned(), value)));
-    }
+    env.extend(reaching.into_iter().map(|(name, value)| (name.to_owned(), value)));
     let mut home_files = BTreeMap::new();
     for file in &profile.home_files {
         home_files.insert(file.path.clone(), fill(&file.content)?);
@@ -123,6 +123,8 @@ pub(super) fn assemble(
     if model.requested_as != model.asked {
         notes.push(format!("model `{}`: `{}`, by the profile", model.asked, model.requested_as));
     }
+    let tunnel = route::tunnel(order, profile);
+    notes.extend(tunnel.as_ref().map(route::note));
     for destination in &order.allow {
         if let Host::Address(address) = destination.host
             && let Some(what) = network::kept_from(address)
@@ -188,6 +190,7 @@ pub(super) fn assemble(
         prompt: PlannedPrompt { text: order.prompt.clone(), file: prompt_file },
         network: order.network,
         allow: order.allow.clone(),
+        authorities: trusts_more(order).then(|| AUTHORITIES.to_owned()),
         endpoint: PlannedEndpoint {
             url: order.endpoint.url.clone().unwrap_or_else(|| profile.vendor.endpoint.clone()),
             source: if order.endpoint.url.is_some() { "order" } else { "profile-vendor" }.to_owned(),
@@ -196,19 +199,7 @@ pub(super) fn assemble(
             credential: profile.vendor.credential,
             ca: order.endpoint.ca.clone(),
         },
-        wire: PlannedWire {
-            model_paths: profile.wire.model_paths.clone(),
-            classes: profile
-                .wire
-                .classes
-                .iter()
-                .map(|c| PlannedClass { name: c.name.clone(), tools: c.tools(order.mode).to_vec() })
-                .collect(),
-            side_requests: profile.wire.side_requests.clone(),
-            failures_before_stop: profile.wire.failures_before_stop,
-            stop_header: profile.wire.stop_header.clone(),
-            stop_status: profile.wire.stop_status,
-        },
+        wire: wire(order, profile, tunnel),
         expect: order.expect,
         limits: order.limits.clone(),
         cgroups: limits::groups(&held_limits, survey),
@@ -218,9 +209,48 @@ pub(super) fn assemble(
         session_log,
         idle_cpu_percent: profile.output.idle_cpu_percent,
         placeholder_key: order.listener.placeholder_key.clone(),
-        unproven: profile.unproven.clone(),
+        unproven: profile.unproven.iter().cloned().chain(route::unproven(profile)).collect(),
         notes,
     })
+}
+
+/// What the gateway lets through. Where the agent speaks to its model itself, nothing passes the model listener.
+fn wire(order: &Order, profile: &Profile, tunnel: Option<Destination>) -> PlannedWire {
+    let wire = &profile.wire;
+    let class = |c: &RequestClass| PlannedClass { name: c.name.clone(), tools: c.tools(order.mode).to_vec() };
+    let mut planned = PlannedWire {
+        tunnel,
+        model_paths: wire.model_paths.clone(),
+        classes: wire.classes.iter().map(class).collect(),
+        side_requests: wire.side_requests.clone(),
+        failures_before_stop: wire.failures_before_stop,
+        stop_header: wire.stop_header.clone(),
+        stop_status: wire.stop_status,
+    };
+    if planned.tunnel.is_some() {
+        planned.model_paths.clear();
+        planned.classes.clear();
+        planned.side_requests.clear();
+    }
+    planned
+}
+
+/// Whether programs inside are told of an extra authority: where they reach servers themselves.
+fn trusts_more(order: &Order) -> bool {
+    let reaches = matches!(order.network, NetworkPolicy::Allow | NetworkPolicy::Host);
+    reaches && order.endpoint.ca.is_some()
+}
+
+/// The variables by which programs inside reach what the policy names.
+fn reaching(order: &Order) -> Vec<(&'static str, String)> {
+    let mut environment = Vec::new();
+    if order.network == NetworkPolicy::Allow {
+        environment.extend(network::proxy_environment());
+    }
+    if trusts_more(order) {
+        environment.extend(network::authority_environment(&format!("{HOME}/{AUTHORITIES}")));
+    }
+    environment
 }
 
 /// A configuration of git's that takes a folder for the agent's own.

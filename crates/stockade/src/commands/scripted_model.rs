@@ -9,6 +9,7 @@ pub(crate) fn run(args: ScriptedModelArgs) -> Result<u8, CliError> {
     let mut options = ServeOptions::new();
     options.listen = args.listen;
     options.tls = args.tls;
+    options.tls_names = args.tls_names;
     options.ca_out = args.ca_out;
     options.control = args.control;
     options.log = args.log;

@@ -38,6 +38,9 @@ pub(crate) fn summary(plan: &LaunchPlan) -> String {
         "endpoint",
         &format!("{} ({}, {})", plan.endpoint.url, plan.endpoint.api.id(), plan.endpoint.source),
     );
+    if let Some(tunnel) = &plan.wire.tunnel {
+        line("route", &format!("the agent itself, by TLS to {tunnel}, unseen"));
+    }
     line("key", plan.endpoint.key_env.as_deref().unwrap_or("none"));
     let listed: Vec<String> = plan.allow.iter().map(ToString::to_string).collect();
     line("network", &[&[plan.network.id().to_owned()][..], &listed].concat().join(" "));

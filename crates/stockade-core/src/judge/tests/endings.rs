@@ -1,9 +1,10 @@
 //! The table of endings: what the agent says and how its process ends.
 
-use super::script::{CUT, GOOD, Run, assert_ends, code, run, run_unpinned, signal};
+use super::script::{CUT, GOOD, Run, assert_ends, code, run, run_unpinned, run_with, signal};
 use crate::{
-    event::{EventKind, PermissionDecision, TurnOutcome, network_code},
-    judge::{AgentExit, note_code},
+    event::{EventKind, NetworkVerdict, PermissionDecision, TurnOutcome, network_code},
+    judge::{AgentExit, ModelEvidence, note_code},
+    network::Destination,
     status::{FailurePhase, Status},
 };
 
@@ -247,6 +248,42 @@ fn an_answer_without_any_request_on_the_wire_says_what_it_rests_on() {
         ending.notes,
         ["no model request was seen on the wire: the answer rests on the agent's words alone"]
     );
+}
+
+#[test]
+fn where_only_a_tunnel_is_seen_it_has_to_be_one_to_the_model() {
+    let routed = || {
+        run_with(|plan| {
+            plan.wire.tunnel = Some(Destination::parse("model.example:8443").unwrap());
+            (plan.wire.classes, plan.wire.model_paths) = (Vec::new(), Vec::new());
+        })
+    };
+    let passes = |run: Run, target: &str, code: &str, verdict| {
+        run.gateway(EventKind::NetworkDecision {
+            target: target.to_owned(),
+            verdict,
+            code: code.to_owned(),
+            detail: String::new(),
+        })
+    };
+    let good = passes(routed(), "model.example:8443", network_code::EGRESS, NetworkVerdict::Allowed);
+    let ending = good.succeeds("done").finish(code(0));
+    assert_ends("a tunnel", &ending, Status::Complete, "");
+    assert_eq!(ending.model.evidence, ModelEvidence::PinnedArgv);
+
+    for (name, run) in [
+        ("none", routed()),
+        ("elsewhere", passes(routed(), "other.example:443", network_code::EGRESS, NetworkVerdict::Allowed)),
+        (
+            "turned away",
+            passes(routed(), "model.example:8443", network_code::EGRESS_TLS, NetworkVerdict::Refused),
+        ),
+    ] {
+        assert_ends(name, &run.succeeds("done").finish(code(0)), Status::NoResult, "no-model-request");
+    }
+    // A tunnel says nothing where the calls are seen.
+    let seen = passes(run(), "model.example:8443", network_code::EGRESS, NetworkVerdict::Allowed);
+    assert_ends("seen", &seen.succeeds("done").finish(code(0)), Status::NoResult, "no-model-request");
 }
 
 #[test]

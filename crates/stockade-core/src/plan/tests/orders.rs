@@ -8,9 +8,11 @@ use crate::{
     limits::{LimitBy, LimitId, LimitState},
     mode::AccessMode,
     order::{
-        EndpointOrder, Expectation, Limits, PROMPT_LIMIT_BYTES, Workspace, WorkspaceKind, WorkspaceObjection,
+        EndpointOrder, Expectation, Limits, PROMPT_LIMIT_BYTES, ServedModelDemand, Workspace, WorkspaceKind,
+        WorkspaceObjection,
     },
     plan::checks::is_loopback,
+    profile::Route,
     status::Status,
 };
 
@@ -68,6 +70,93 @@ fn listed_hosts_stand_in_the_plan_the_environment_and_the_guarantee() {
 
     let plan = planned(&order(), &hosts::plain()).unwrap();
     assert!(!plan.env.keys().any(|name| name.to_lowercase().ends_with("_proxy")), "{:?}", plan.env);
+}
+
+fn with_ca(order: Order) -> Order {
+    let endpoint = EndpointOrder { ca: Some(PathBuf::from("/etc/ca.pem")), ..order.endpoint.clone() };
+    Order { endpoint, ..order }
+}
+
+#[test]
+fn an_authority_is_made_known_inside_where_servers_can_be_reached() {
+    let host = Order { network: NetworkPolicy::Host, ..order() };
+    for (reaches, order) in [(true, allow(&["a.example"])), (true, host), (false, order())] {
+        let plan = planned(&with_ca(order.clone()), &hosts::plain()).unwrap();
+        assert_eq!(plan.authorities.as_deref(), reaches.then_some("authorities.pem"), "{:?}", order.network);
+        let file = reaches.then_some("/home/agent/authorities.pem");
+        for name in ["SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS", "GIT_SSL_CAINFO"] {
+            assert_eq!(plan.env.get(name).map(String::as_str), file, "{name} {:?}", order.network);
+        }
+        let without = planned(&order, &hosts::plain()).unwrap();
+        assert!(without.authorities.is_none() && !without.env.contains_key("SSL_CERT_FILE"));
+    }
+}
+
+/// A profile by which the agent speaks to its model itself.
+fn routed() -> LoadedProfile {
+    let mut loaded = super::profile();
+    loaded.profile.wire.route = Route::Egress;
+    loaded
+}
+
+fn by_itself(url: &str) -> Order {
+    Order { network: NetworkPolicy::Allow, allow: Vec::new(), ..endpoint(Some(url), None, false) }
+}
+
+#[test]
+fn an_agent_that_speaks_to_its_model_itself_is_planned_so_and_it_is_said() {
+    let order = with_ca(by_itself("https://model.example:8443/v1/"));
+    let plan = super::plan(&order, &super::pin(), &hosts::plain(), &routed()).unwrap();
+    assert_eq!(
+        plan.home_files[".sample/config.toml"].lines().next(),
+        Some("base_url = \"https://model.example:8443/v1\"")
+    );
+    assert_eq!(serde_json::from_str::<LaunchPlan>(&serde_json::to_string(&plan).unwrap()).unwrap(), plan);
+    let listed: Vec<String> = plan.allow.iter().map(ToString::to_string).collect();
+    assert_eq!(listed, ["model.example:8443"]);
+    let network = plan.guarantees.iter().find(|g| g.id == Guarantee::Network).unwrap();
+    assert!(network.held && network.mechanism.ends_with("only model.example:8443"), "{}", network.mechanism);
+    insta::assert_json_snapshot!((&plan.wire, &plan.endpoint, &plan.notes, &plan.unproven));
+
+    // A host that is listed anyway is listed once.
+    let listed = vec![Destination::parse("model.example").unwrap()];
+    let order = Order { allow: listed.clone(), ..by_itself("https://model.example/v1") };
+    assert_eq!(super::plan(&order, &super::pin(), &hosts::plain(), &routed()).unwrap().allow, listed);
+}
+
+#[test]
+fn what_cannot_be_seen_cannot_be_demanded_of_an_agent_that_speaks_to_its_model_itself() {
+    let good = || by_itself("https://model.example/v1");
+    let limits = |change: fn(&mut Limits)| {
+        let mut limits = Limits::default();
+        change(&mut limits);
+        Order { limits, ..good() }
+    };
+    let key = EndpointOrder { key_env: Some("K".to_owned()), key_present: true, ..good().endpoint };
+    let refused = vec![
+        ("another policy", Order { network: NetworkPolicy::Model, ..good() }),
+        ("the host's network", Order { network: NetworkPolicy::Host, ..good() }),
+        ("turns", limits(|l| l.max_turns = Some(3))),
+        ("tokens", limits(|l| l.max_tokens = Some(3))),
+        ("money", limits(|l| l.max_cost_usd = Usd::parse("3").ok())),
+        ("a served model", Order { served_model: ServedModelDemand::Required, ..good() }),
+        ("a key", Order { endpoint: key, ..good() }),
+        (
+            "the vendor's endpoint",
+            Order { endpoint: EndpointOrder { url: None, ..good().endpoint }, ..good() },
+        ),
+        ("a loopback endpoint", by_itself("https://127.0.0.1:8443/v1")),
+        ("plain text", by_itself("http://localhost:8443/v1")),
+        ("no version path", by_itself("https://model.example")),
+        ("a host in an odd spelling", by_itself("https://0x0a.1/v1")),
+    ];
+    let mut seen = String::new();
+    for (name, order) in refused {
+        let refusal = super::plan(&order, &super::pin(), &hosts::plain(), &routed()).expect_err(name);
+        assert_eq!(refusal.exit_code(), 64, "{name}");
+        write!(seen, "--- {name}\n{}", render::refusal(&refusal)).unwrap();
+    }
+    insta::assert_snapshot!(seen);
 }
 
 #[test]
