@@ -15,26 +15,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A reader and what must hold of it.
-struct Target {
-    name: &'static str,
-    run: Box<Run>,
-}
-
-/// Reads one input; an error is what does not hold.
-type Run = dyn Fn(&[u8]) -> std::result::Result<(), String> + Send;
+use stockade_core::fuzz::Target;
 
 /// The readers of every crate.
-fn targets() -> Vec<Target> {
-    let gateway = stockade_gateway::fuzz::TARGETS.map(|target| Target {
-        name: target.name,
-        run: Box::new(move |bytes| (target.run)(bytes).map_err(|violation| violation.to_string())),
-    });
-    let providers = stockade_providers::fuzz::TARGETS.map(|target| Target {
-        name: target.name,
-        run: Box::new(move |bytes| (target.run)(bytes).map_err(|violation| violation.to_string())),
-    });
-    gateway.into_iter().chain(providers).collect()
+fn targets() -> impl Iterator<Item = Target> {
+    stockade_gateway::fuzz::TARGETS.into_iter().chain(stockade_providers::fuzz::TARGETS)
 }
 
 /// The longest input, in bytes.
@@ -42,7 +27,7 @@ const LENGTH_LIMIT: usize = 4096;
 /// How long an input may take before its reader counts as stuck.
 const STUCK: Duration = Duration::from_secs(20);
 /// Bytes that mean something to one of the readers.
-const WORDS: [&[u8]; 34] = [
+const WORDS: [&[u8]; 37] = [
     b"\r\n",
     b"\r\n\r\n",
     b" ",
@@ -77,6 +62,9 @@ const WORDS: [&[u8]; 34] = [
     b"\"item\":{",
     b"\"payload\":{",
     b"null",
+    b"\ndata: {",
+    b"\"usage\":{",
+    b"\"error\":{\"code\":",
 ];
 
 fn main() -> ExitCode {
@@ -105,9 +93,8 @@ fn run() -> Result<usize> {
     };
     println!("seed {seed}");
     let (sender, results) = mpsc::channel();
-    let targets = targets();
-    let mut left: Vec<&str> = targets.iter().map(|target| target.name).collect();
-    for target in targets {
+    let mut left: Vec<&str> = targets().map(|target| target.name).collect();
+    for target in targets() {
         let inputs = inputs(&corpus.join(target.name))?;
         let sender = sender.clone();
         thread::spawn(move || sender.send((target.name, fuzz(&target, &inputs, seconds, seed))));
@@ -181,7 +168,7 @@ fn attempt(target: &Target, input: &[u8]) -> std::result::Result<(), String> {
     let outcome = catch_unwind(AssertUnwindSafe(|| (target.run)(input)));
     let why = match outcome {
         Ok(Ok(())) => return Ok(()),
-        Ok(Err(violation)) => violation,
+        Ok(Err(violation)) => violation.to_string(),
         Err(_) => "a panic".to_owned(),
     };
     Err(format!("{why}\n  input: {}", input.escape_ascii()))

@@ -6,6 +6,7 @@
 pub mod budget;
 pub mod changes;
 pub mod event;
+pub mod fuzz;
 pub mod git;
 pub mod git_config;
 pub mod guarantee;

@@ -1,47 +1,32 @@
-//! Targets for fuzzing: every reader of what an agent may send or a caller may write, as plain functions.
-//!
-//! A target reads bytes and checks what must hold whatever they are. The corpus of each lies in `fuzz/corpus/NAME`.
+//! Targets for fuzzing: every reader of what an agent or an endpoint may send, or a caller may write, as plain functions.
 
 use std::str;
 
-use stockade_core::budget::Budget;
-use stockade_core::network::{Destination, DestinationError};
+use stockade_core::{
+    budget::Budget,
+    fuzz::{Target, Violation, holds},
+    network::{Destination, DestinationError},
+};
 
 use crate::{
     Credential, Decision, ModelPolicy, Upstream, decide,
     egress::{self, Allowed, Hello, read_hello},
     names,
+    observe::{self, Observer, Seen},
 };
 
-/// What must hold and does not.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct Violation(String);
-
-/// A target.
-#[derive(Clone, Copy, Debug)]
-pub struct Target {
-    /// Its name, which is that of its corpus.
-    pub name: &'static str,
-    /// Reads one input.
-    pub run: fn(&[u8]) -> Result<(), Violation>,
-}
-
 /// Every target.
-pub const TARGETS: [Target; 5] = [
+pub const TARGETS: [Target; 6] = [
     Target { name: "proxy-request", run: proxy_request },
     Target { name: "client-hello", run: client_hello },
     Target { name: "allow-list", run: allow_list },
     Target { name: "model-request", run: model_request },
+    Target { name: "model-answer", run: model_answer },
     Target { name: "name-question", run: name_question },
 ];
 
 /// What the list of `proxy-request` has.
 const LISTED: [&str; 3] = ["a.example", "b.example:80", "10.1.2.3:8443"];
-
-fn holds(condition: bool, what: impl FnOnce() -> String) -> Result<(), Violation> {
-    if condition { Ok(()) } else { Err(Violation(what())) }
-}
 
 /// The bytes of one connection to the egress listener: nothing passes but what is listed and was asked for.
 pub fn proxy_request(bytes: &[u8]) -> Result<(), Violation> {
@@ -146,6 +131,36 @@ fn model_policy() -> Result<ModelPolicy, Violation> {
         budget: Budget::default(),
         placeholder_key: None,
     })
+}
+
+/// An answer of an endpoint, `STATUS CONTENT-TYPE` in its first line and the body after it: any split of the body says the
+/// same, and nothing that is kept of it is longer than it may be.
+pub fn model_answer(bytes: &[u8]) -> Result<(), Violation> {
+    let end = bytes.iter().position(|b| *b == b'\n').unwrap_or(bytes.len());
+    let (line, body) = bytes.split_at_checked(end).unwrap_or((bytes, &[]));
+    let body = body.get(1..).unwrap_or_default();
+    let line = String::from_utf8_lossy(line);
+    let (status, content_type) = line.split_once(' ').unwrap_or((&line, ""));
+    let status = status.parse().unwrap_or(200);
+    let read = |pieces: &mut dyn Iterator<Item = &[u8]>| {
+        let mut observer = Observer::new(status, Some(content_type).filter(|t| !t.is_empty()));
+        pieces.for_each(|piece| observer.read(piece));
+        (observer.finished(), observer.end())
+    };
+    let whole = read(&mut [body].into_iter());
+    for at in [body.len() / 3, body.len() / 2, body.len().saturating_sub(1)] {
+        let (head, tail) = body.split_at_checked(at).unwrap_or((body, &[]));
+        let split = read(&mut [head, tail].into_iter());
+        holds(split == whole, || format!("split at {at} {whole:?} becomes {split:?}"))?;
+    }
+    let each = read(&mut body.chunks(1));
+    holds(each == whole, || format!("byte by byte {whole:?} becomes {each:?}"))?;
+    let Seen { served_model, finish_reason, error, stated, .. } = whole.1;
+    let words = [served_model, finish_reason, stated.kind, stated.code];
+    let longest = words.iter().flatten().map(String::len).max().unwrap_or_default();
+    holds(longest <= observe::WORD_BYTES, || format!("a word of {longest} bytes"))?;
+    let error = error.map_or(0, |error| error.len());
+    holds(error <= observe::ERROR_BYTES, || format!("{error} bytes of an error"))
 }
 
 /// A datagram to the name listener: an answer says "no such name" and is no longer than the question.

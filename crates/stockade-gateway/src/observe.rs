@@ -19,6 +19,11 @@ const ERROR_LIMIT_BYTES: usize = 64 * 1024;
 /// The longest name of a model, a finish reason or a code that is kept, in bytes.
 const NAME_LIMIT_BYTES: usize = 200;
 
+/// The longest word that is kept, with the mark of a cut.
+pub(crate) const WORD_BYTES: usize = NAME_LIMIT_BYTES + 40;
+/// The longest head of an error that is kept: what is no UTF-8 is written as three bytes for each.
+pub(crate) const ERROR_BYTES: usize = 3 * ERROR_HEAD_BYTES;
+
 /// What an answer said.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Seen {

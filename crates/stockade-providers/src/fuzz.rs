@@ -1,25 +1,14 @@
 //! Targets for fuzzing: every reader of what an agent prints and logs, as plain functions.
 //!
-//! A target reads bytes and checks what must hold whatever they are: any split of them gives the same events, and no event
-//! is larger than it may be. The corpus of each lies in `fuzz/corpus/NAME`.
+//! Any split of the bytes gives the same events, and no event is larger than it may be.
 
-use stockade_core::{event::EventKind, profile::Dialect};
+use stockade_core::{
+    event::EventKind,
+    fuzz::{Target, Violation, holds},
+    profile::Dialect,
+};
 
 use crate::{Reader, session_log::Log};
-
-/// What must hold and does not.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct Violation(String);
-
-/// A target.
-#[derive(Clone, Copy, Debug)]
-pub struct Target {
-    /// Its name, which is that of its corpus.
-    pub name: &'static str,
-    /// Reads one input.
-    pub run: fn(&[u8]) -> Result<(), Violation>,
-}
 
 /// Every target.
 pub const TARGETS: [Target; 6] = [
@@ -76,9 +65,7 @@ fn stream(dialect: Dialect, bytes: &[u8]) -> Result<(), Violation> {
     let whole = read(&[bytes]);
     for at in [bytes.len() / 3, bytes.len() / 2, bytes.len().saturating_sub(1)] {
         let (head, tail) = bytes.split_at(at);
-        if read(&[head, tail]) != whole {
-            return Err(Violation(format!("split at {at} it gives other events")));
-        }
+        holds(read(&[head, tail]) == whole, || format!("split at {at} it gives other events"))?;
     }
     bounded(&whole)
 }
@@ -94,9 +81,7 @@ fn log(dialect: Dialect, bytes: &[u8]) -> Result<(), Violation> {
 fn bounded(events: &[EventKind]) -> Result<(), Violation> {
     for event in events {
         let length = serde_json::to_vec(event).map_err(|e| Violation(e.to_string()))?.len();
-        if length > EVENT_LIMIT_BYTES {
-            return Err(Violation(format!("an event of {length} bytes")));
-        }
+        holds(length <= EVENT_LIMIT_BYTES, || format!("an event of {length} bytes"))?;
     }
     Ok(())
 }
