@@ -115,7 +115,9 @@ impl Internet {
         beyond.ip("-6 addr add 2a00:4545::2/64 dev up1 nodad");
         host.ip("-6 route add default via 2a00:4545::2");
         for address in BEYOND {
-            beyond.ip(&format!("addr add {address} dev lo"));
+            // Else an address of IPv6 cannot be bound at first on a busy machine.
+            let at_once = if address.contains(':') { " nodad" } else { "" };
+            beyond.ip(&format!("addr add {address} dev lo{at_once}"));
         }
         let internet = Self {
             host,
