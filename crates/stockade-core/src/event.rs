@@ -283,7 +283,7 @@ pub enum EventKind {
         cut: bool,
         /// The content type, without parameters.
         content_type: Option<String>,
-        /// `retry-after` in seconds, where stated.
+        /// In how many seconds it can be tried again, where a header or the error states it.
         retry_after_s: Option<u64>,
         /// The head of an error body, or of a stated error, at most 2,000 bytes.
         error: Option<String>,

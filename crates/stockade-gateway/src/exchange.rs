@@ -194,7 +194,7 @@ impl Exchange {
                 Ended::Abandoned => false,
             },
             content_type,
-            retry_after_s,
+            retry_after_s: retry_after_s.or(seen.resets_in_s),
             resets_at_s,
         };
         self.tell(outcome, seen).await;
@@ -273,7 +273,7 @@ impl Exchange {
 
 /// What an answer states of its error, in its body or its headers.
 fn stated(mut body: StatedError, resets_at_s: Option<u64>) -> Option<Box<StatedError>> {
-    body.resets_at_s = body.resets_at_s.or(resets_at_s);
+    body.resets_at_s = body.resets_at_s.filter(|at| *at <= headers::LAST_SECOND).or(resets_at_s);
     (body != StatedError::default()).then(|| Box::new(body))
 }
 

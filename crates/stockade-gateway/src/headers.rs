@@ -1,11 +1,13 @@
-//! Which headers cross the gateway.
+//! Which headers cross the gateway, and what they state.
+
+use std::time::UNIX_EPOCH;
 
 use hyper::{
     HeaderMap,
     header::{
-        ACCEPT_ENCODING, AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, EXPECT, FORWARDED,
-        HOST, HeaderName, HeaderValue, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, RETRY_AFTER, SET_COOKIE, TE,
-        TRAILER, TRANSFER_ENCODING, UPGRADE,
+        ACCEPT_ENCODING, AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, DATE, EXPECT,
+        FORWARDED, HOST, HeaderName, HeaderValue, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, RETRY_AFTER,
+        SET_COOKIE, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
     },
 };
 
@@ -123,12 +125,68 @@ pub(crate) fn content_type(headers: &HeaderMap) -> Option<String> {
     Some(value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase())
 }
 
-/// `retry-after` where it states seconds.
+/// The end of the year 9999, the last that a date of a header can name, in seconds since 1970.
+pub(crate) const LAST_SECOND: u64 = 253_402_300_799;
+
+/// In how many seconds it can be tried again: `retry-after`, where it is a date by the clock of the answer itself.
 pub(crate) fn retry_after_s(headers: &HeaderMap) -> Option<u64> {
-    headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()
+    number(headers, RETRY_AFTER.as_str()).or_else(|| {
+        let until = date(headers, RETRY_AFTER.as_str())?;
+        Some(until.saturating_sub(date(headers, DATE.as_str())?))
+    })
 }
 
-/// When the quota comes back, where the header of Anthropic's plans states it, in seconds since 1970.
+/// When what is used up comes back, where a header states it, in seconds since 1970.
 pub(crate) fn resets_at_s(headers: &HeaderMap) -> Option<u64> {
-    headers.get("anthropic-ratelimit-unified-reset")?.to_str().ok()?.trim().parse().ok()
+    // That of Anthropic's plans.
+    number(headers, "anthropic-ratelimit-unified-reset")
+        .filter(|at| *at <= LAST_SECOND)
+        .or_else(|| date(headers, RETRY_AFTER.as_str()))
+}
+
+fn number(headers: &HeaderMap, name: &str) -> Option<u64> {
+    headers.get(name)?.to_str().ok()?.trim().parse().ok()
+}
+
+/// A date of HTTP (RFC 9110, 5.6.7), in seconds since 1970.
+fn date(headers: &HeaderMap, name: &str) -> Option<u64> {
+    let at = httpdate::parse_http_date(headers.get(name)?.to_str().ok()?.trim()).ok()?;
+    at.duration_since(UNIX_EPOCH).ok().map(|since| since.as_secs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_to_try_again_is_read_in_every_form_and_never_guessed() {
+        const LATER: &str = "Fri, 31 Dec 2027 23:59:59 GMT";
+        let read = |pairs: &[(&'static str, &str)]| {
+            let mut headers = HeaderMap::new();
+            for (name, value) in pairs {
+                headers.append(*name, HeaderValue::from_str(value).unwrap());
+            }
+            (retry_after_s(&headers), resets_at_s(&headers))
+        };
+        let at = Some(1_830_297_599);
+        for (pairs, expected) in [
+            (&[][..], (None, None)),
+            (&[("retry-after", " 120 ")], (Some(120), None)),
+            (&[("retry-after", LATER)], (None, at)),
+            (&[("retry-after", LATER), ("date", "Fri, 31 Dec 2027 23:58:59 GMT")], (Some(60), at)),
+            // The other two forms, which are still read.
+            (&[("retry-after", "Friday, 31-Dec-27 23:59:59 GMT")], (None, at)),
+            (&[("retry-after", "Fri Dec 31 23:59:59 2027")], (None, at)),
+            // What has passed is no time to wait.
+            (&[("retry-after", LATER), ("date", "Sat, 01 Jan 2028 23:58:59 GMT")], (Some(0), at)),
+            (&[("retry-after", "-5")], (None, None)),
+            (&[("retry-after", "1.5")], (None, None)),
+            (&[("retry-after", "soon")], (None, None)),
+            (&[("retry-after", "Fri, 31 Dec 12027 23:59:59 GMT")], (None, None)),
+            (&[("anthropic-ratelimit-unified-reset", "1893456000")], (None, Some(1_893_456_000))),
+            (&[("anthropic-ratelimit-unified-reset", "18934560000000")], (None, None)),
+        ] {
+            assert_eq!(read(pairs), expected, "{pairs:?}");
+        }
+    }
 }

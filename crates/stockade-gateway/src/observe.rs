@@ -34,6 +34,8 @@ pub(crate) struct Seen {
     pub(crate) error: Option<String>,
     /// What it states beside its text.
     pub(crate) stated: StatedError,
+    /// In how many seconds it can be tried again, by the error.
+    pub(crate) resets_in_s: Option<u64>,
     /// Whether a stream came to its own end; true for answers in one piece.
     pub(crate) finished: bool,
 }

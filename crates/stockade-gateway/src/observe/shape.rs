@@ -20,6 +20,7 @@ pub(super) struct Found {
     usage: Option<Usage>,
     error: Option<String>,
     stated: StatedError,
+    resets_in_s: Option<u64>,
     done: bool,
 }
 
@@ -37,6 +38,7 @@ impl Found {
             usage: self.usage,
             error: self.error,
             stated: self.stated,
+            resets_in_s: self.resets_in_s,
         }
     }
 
@@ -86,6 +88,7 @@ impl Found {
     fn state_error(&mut self, stated: &Stated, data: &[u8]) {
         self.error = Some(head(data, ERROR_HEAD_BYTES));
         self.stated = stated.inner.clone();
+        self.resets_in_s = stated.resets_in_s;
     }
 }
 
@@ -214,6 +217,7 @@ impl Taken for Choices {
 struct Stated {
     there: bool,
     inner: StatedError,
+    resets_in_s: Option<u64>,
 }
 
 impl Taken for Stated {
@@ -231,6 +235,7 @@ impl Shape for Stated {
         match key {
             "type" => self.inner.kind = value::<Word, _>(map)?.0,
             "code" => self.inner.code = value::<Word, _>(map)?.0,
+            "resets_in_seconds" => self.resets_in_s = value::<Number, _>(map)?.0,
             "resets_at" => self.inner.resets_at_s = value::<Number, _>(map)?.0,
             _ => skip(map)?,
         }

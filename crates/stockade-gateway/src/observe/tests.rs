@@ -133,6 +133,14 @@ fn reads_what_an_error_states() {
         (own("x"), own("context_length_exceeded"), None)
     );
     assert_eq!(stated(500, r#"{"error":"boom"}"#), (None, None, None));
+    let in_seconds = |body: &str| seen(429, Some("application/json"), body).resets_in_s;
+    assert_eq!(
+        in_seconds(r#"{"error":{"type":"usage_limit_reached","resets_in_seconds":3600}}"#),
+        Some(3600)
+    );
+    for nothing in ["-1", "1.5", "\"soon\"", "null"] {
+        assert_eq!(in_seconds(&format!(r#"{{"error":{{"resets_in_seconds":{nothing}}}}}"#)), None);
+    }
     let in_stream = "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\"}}\n\n";
     let found = seen(200, Some("text/event-stream"), in_stream);
     assert!(found.finished && found.finish_reason.is_none());
