@@ -35,6 +35,8 @@ pub(crate) struct ClaudeStream {
     conversation: Conversation,
     /// Calls that were refused, by id: the last few.
     denied: VecDeque<String>,
+    /// The call that ended last, where nothing came of the model since.
+    last_ended: Option<String>,
     /// Whether the model was asked to go on with its answer.
     resumed: bool,
     /// What the program said last by itself.
@@ -72,6 +74,7 @@ impl ClaudeStream {
     fn assistant(&mut self, message: Message<'_>, out: &mut Vec<EventKind>) {
         if message.model.as_deref() != Some(SYNTHETIC) {
             let before = out.len();
+            self.last_ended = None;
             self.conversation.assistant(message, out);
             if out.iter().skip(before).any(|e| matches!(e, EventKind::ToolCall { .. })) {
                 self.resumed = false;
@@ -113,15 +116,15 @@ impl ClaudeStream {
         };
         let told =
             blocks(block.content).into_iter().filter_map(|part| part.text).collect::<Vec<_>>().join("\n");
+        self.last_ended = Some(id.clone());
         self.ended(id, status, &told, out);
     }
 
     fn ended(&mut self, id: String, status: ToolStatus, told: &str, out: &mut Vec<EventKind>) {
-        let tool = self.conversation.close(&id).unwrap_or_else(|| "unknown".to_owned());
+        let tool = self.conversation.close(&id).unwrap_or_else(unknown);
         out.push(EventKind::ToolUpdate { id, status, output: tool_text(told) });
         if status == ToolStatus::Denied {
-            let by = "agent".to_owned();
-            out.push(EventKind::PermissionDecided { tool, decision: PermissionDecision::Denied, by });
+            out.push(denied_by_agent(tool));
         }
     }
 
@@ -138,15 +141,23 @@ impl ClaudeStream {
     fn result(&mut self, result: &ResultLine<'_>, out: &mut Vec<EventKind>) {
         // Whatever was refused and not told in between.
         let listed: Vec<Denied<'_>> = result.permission_denials.and_then(parse).unwrap_or_default();
+        let mut refused_last = None;
         for denied in listed.iter().take(OPEN_CALLS_LIMIT) {
             let id = denied.tool_use_id.as_deref().map(name).unwrap_or_default();
+            let tool = denied.tool_name.as_deref().map(name);
+            if self.last_ended.as_ref() == Some(&id) {
+                refused_last.clone_from(&tool);
+            }
             if !self.denied.contains(&id) {
                 self.refused(id.clone());
-                self.ended(id, ToolStatus::Denied, "", out);
+                // Known by its name here, whether or not its end was told before.
+                let tool = self.conversation.close(&id).or(tool).unwrap_or_else(unknown);
+                out.push(denied_by_agent(tool));
+                out.push(EventKind::ToolUpdate { id, status: ToolStatus::Denied, output: String::new() });
             }
         }
         usage::tell(result, out);
-        let mut outcome = outcome::outcome(result);
+        let mut outcome = outcome::outcome(result, refused_last);
         if let TurnOutcome::Success { answer } = &mut outcome
             && (self.resumed || answer.as_deref().map(tool_text) == self.local)
         {
@@ -154,4 +165,13 @@ impl ClaudeStream {
         }
         out.push(EventKind::TurnEnded { outcome });
     }
+}
+
+/// The name of a tool of which nothing was told.
+fn unknown() -> String {
+    "unknown".to_owned()
+}
+
+fn denied_by_agent(tool: String) -> EventKind {
+    EventKind::PermissionDecided { tool, decision: PermissionDecision::Denied, by: "agent".to_owned() }
 }

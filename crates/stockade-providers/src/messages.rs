@@ -27,7 +27,7 @@ impl Conversation {
     pub(crate) fn begin(init: &Init<'_>, out: &mut Vec<EventKind>) {
         let tools = init.tools.iter().flatten().take(LIST_LIMIT).map(|t| name(t)).collect();
         out.push(EventKind::TurnStarted { session: init.session_id.as_deref().map(name), tools });
-        if let Some(model) = &init.model {
+        if let Some(model) = init.model.as_deref().filter(|m| !m.is_empty()) {
             out.push(model_seen(model, "init"));
         }
     }
@@ -35,7 +35,9 @@ impl Conversation {
     /// A message of the model.
     pub(crate) fn assistant(&mut self, message: Message<'_>, out: &mut Vec<EventKind>) {
         // Said once and again when it changes: a long run has thousands of messages.
-        if let Some(model) = message.model.as_deref().filter(|m| self.model.as_deref() != Some(m)) {
+        // An endpoint that names none makes an empty name, which states nothing.
+        let named = message.model.as_deref().filter(|m| !m.is_empty());
+        if let Some(model) = named.filter(|m| self.model.as_deref() != Some(m)) {
             self.model = Some(name(model));
             out.push(model_seen(model, "message"));
         }

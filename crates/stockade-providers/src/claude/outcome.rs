@@ -13,8 +13,8 @@ use crate::{
     text::Text,
 };
 
-/// How the turn ended.
-pub(super) fn outcome(result: &ResultLine<'_>) -> TurnOutcome {
+/// How the turn ended. `refused`: the tool whose refusal was the last thing in it.
+pub(super) fn outcome(result: &ResultLine<'_>, refused: Option<String>) -> TurnOutcome {
     let [subtype, stop_reason, reason, api_error] =
         [result.subtype, result.stop_reason, result.terminal_reason, result.api_error].map(string);
     let is_error = result.is_error.is_some_and(|raw| raw.get() == "true");
@@ -22,7 +22,8 @@ pub(super) fn outcome(result: &ResultLine<'_>) -> TurnOutcome {
         _ if stop_reason == "refusal" => TurnOutcome::Refusal { text: said(result) },
         _ if api_error == "max_output_tokens" || stop_reason == "max_tokens" => TurnOutcome::Truncated,
         ("max_turns", _) | (_, "error_max_turns") => TurnOutcome::MaxTurns,
-        ("aborted_streaming" | "aborted_tools", _) => TurnOutcome::Cancelled { permission: None },
+        ("aborted_tools", _) => TurnOutcome::Cancelled { permission: refused },
+        ("aborted_streaming", _) => TurnOutcome::Cancelled { permission: None },
         ("completed" | "", "success") if !is_error => {
             TurnOutcome::Success { answer: result.result.and_then(parse::<Text<'_>>).map(Text::into_owned) }
         }
@@ -58,7 +59,7 @@ mod tests {
     use super::*;
 
     fn read(line: &str) -> TurnOutcome {
-        outcome(&serde_json::from_str(line).unwrap())
+        outcome(&serde_json::from_str(line).unwrap(), None)
     }
 
     fn error(text: &str, http_status: Option<u16>) -> TurnOutcome {

@@ -84,6 +84,23 @@ fn a_refused_call_is_denied_once_and_the_turn_goes_on() {
 }
 
 #[test]
+fn a_refused_call_that_ends_the_turn_is_named_as_its_reason() {
+    let read = told("denied_and_stopped.jsonl");
+    // What it says of the call is the same where a signal ended it, so only the list in the result counts.
+    let call =
+        "update toolu_82d612d94bcc4a478281 Failed The user doesn't want to proceed with this tool use.";
+    assert!(read[2].starts_with(call), "{read:#?}");
+    assert_eq!(
+        read[3..],
+        [
+            "Denied Bash by agent",
+            "update toolu_82d612d94bcc4a478281 Denied ",
+            "ended Cancelled { permission: Some(\"Bash\") }"
+        ]
+    );
+}
+
+#[test]
 fn a_refusal_that_only_the_result_tells_of_is_told_then() {
     let call = serde_json::json!({"type": "assistant", "message": {"content": [
         {"type": "tool_use", "id": "a", "name": "Write", "input": {}}]}});
@@ -99,10 +116,21 @@ fn a_refusal_that_only_the_result_tells_of_is_told_then() {
             "call a Write {}",
             "update a Denied no",
             "Denied Write by agent",
+            "Denied Bash by agent",
             "update b Denied ",
-            "Denied unknown by agent",
             "ended Success { answer: Some(\"x\") }"
         ]
+    );
+}
+
+#[test]
+fn an_empty_name_is_no_models() {
+    let message = serde_json::json!({"type": "assistant", "message": {"model": "", "content": [{"type": "text", "text": "x"}]}});
+    let result = serde_json::json!({"type": "result", "subtype": "success", "result": "x", "modelUsage": {"": {"inputTokens": 1}}});
+    let stream = format!("{message}\n{result}\n");
+    assert_eq!(
+        events(stream.as_bytes()).iter().map(brief).collect::<Vec<_>>(),
+        ["message x -0", "ended Success { answer: Some(\"x\") }"]
     );
 }
 

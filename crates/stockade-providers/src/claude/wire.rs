@@ -12,6 +12,8 @@ use crate::{messages::wire::parse, text::Text};
 pub(super) struct Denied<'a> {
     #[serde(borrow, default)]
     pub(super) tool_use_id: Option<Text<'a>>,
+    #[serde(borrow, default)]
+    pub(super) tool_name: Option<Text<'a>>,
 }
 
 /// `system`/`api_retry`.

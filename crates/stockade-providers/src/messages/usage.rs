@@ -49,7 +49,8 @@ fn usage(result: &ResultLine<'_>) -> Option<EventKind> {
 
 fn by_model(result: &ResultLine<'_>) -> BTreeMap<String, ModelUsage> {
     let all: ModelUsages = result.model_usage.and_then(parse).unwrap_or_default();
-    all.into_iter().take(LIST_LIMIT).map(|(model, usage)| (name(&model), usage)).collect()
+    let named = all.into_iter().filter(|(model, _)| !model.is_empty());
+    named.take(LIST_LIMIT).map(|(model, usage)| (name(&model), usage)).collect()
 }
 
 /// `input` leaves cached tokens out, as the agent counts.
