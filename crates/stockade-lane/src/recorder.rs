@@ -14,10 +14,10 @@ pub trait Observer {
     /// An event happened.
     fn event(&mut self, event: &Event);
 
-    /// Nothing happened for a while; `quiet_s` seconds since the agent last moved, `what` it last did.
-    fn heartbeat(&mut self, elapsed_s: u64, quiet_s: u64, what: &str);
+    /// The agent has said nothing for `silent_s` seconds; `what` moved last all the same.
+    fn heartbeat(&mut self, elapsed_s: u64, silent_s: u64, what: &str);
 
-    /// The agent runs: comes each second, for what is drawn anew, with the numbers of a heartbeat.
+    /// The agent runs: comes each second, for what is drawn anew. Nothing has moved for `quiet_s` seconds, `what` moved last.
     fn tick(&mut self, _elapsed_s: u64, _quiet_s: u64, _what: &str) {}
 }
 
@@ -28,7 +28,7 @@ pub struct Unwatched;
 impl Observer for Unwatched {
     fn event(&mut self, _event: &Event) {}
 
-    fn heartbeat(&mut self, _elapsed_s: u64, _quiet_s: u64, _what: &str) {}
+    fn heartbeat(&mut self, _elapsed_s: u64, _silent_s: u64, _what: &str) {}
 }
 
 /// The recorder of one run.
@@ -97,8 +97,8 @@ impl<'r> Recorder<'r> {
         self.observer.tick(self.clock.elapsed().as_secs(), quiet_s, what);
     }
 
-    pub(crate) fn heartbeat(&mut self, quiet_s: u64, what: &str) {
-        self.observer.heartbeat(self.clock.elapsed().as_secs(), quiet_s, what);
+    pub(crate) fn heartbeat(&mut self, silent_s: u64, what: &str) {
+        self.observer.heartbeat(self.clock.elapsed().as_secs(), silent_s, what);
     }
 
     /// The run directory.

@@ -44,8 +44,8 @@ const LOOK_PERIOD: Duration = Duration::from_millis(250);
 const LOOK_SHARE: u32 = 4;
 /// How often the session's own log is looked at.
 const SESSION_LOG_PERIOD: Duration = Duration::from_millis(20);
-/// Heartbeats come this often while nothing moves.
-const HEARTBEAT_PERIOD: Duration = Duration::from_secs(15);
+/// Heartbeats come this often while the agent says nothing.
+const HEARTBEAT_PERIOD: Duration = Duration::from_secs(10);
 /// How often an observer may draw anew.
 const TICK_PERIOD: Duration = Duration::from_secs(1);
 /// How long output may still come after the agent's process and everything it left are gone.
@@ -107,6 +107,9 @@ struct Dispatcher<'d, 'r> {
     linger_until: Option<Instant>,
     open_tools: HashSet<String>,
     wire_seen: u64,
+    /// When the agent last printed anything.
+    last_output: Instant,
+    next_beat: Instant,
     watched: Watched,
     exited: bool,
 }
@@ -139,6 +142,8 @@ pub(crate) async fn watch(
         linger_until: None,
         open_tools: HashSet::new(),
         wire_seen: 0,
+        last_output: now,
+        next_beat: now + HEARTBEAT_PERIOD,
         watched: Watched::default(),
         exited: false,
     };
@@ -146,7 +151,6 @@ pub(crate) async fn watch(
     let look_period = d.idle.period().min(LOOK_PERIOD);
     let mut next_look = now + look_period;
     let mut logs = interval_at((now + SESSION_LOG_PERIOD).into(), SESSION_LOG_PERIOD);
-    let mut beats = interval_at((now + HEARTBEAT_PERIOD).into(), HEARTBEAT_PERIOD);
     let mut ticks = interval_at((now + TICK_PERIOD).into(), TICK_PERIOD);
     let mut stops_open = true;
     let mut facts_open = true;
@@ -190,7 +194,7 @@ pub(crate) async fn watch(
                 // Whoever answers has other work too: a look that takes long comes less often.
                 next_look = Instant::now() + look_period.max(start.elapsed() * LOOK_SHARE);
             }
-            _ = beats.tick() => d.beat(),
+            () = until(Some(d.next_beat)) => d.beat(),
             _ = ticks.tick() => d.tick(),
             growth = growth::next(&mut d.running.growth) => d.grown(growth),
             read = d.running.streams.next() => d.read(read?),
@@ -437,16 +441,20 @@ impl Dispatcher<'_, '_> {
         self.recorder.tick(quiet.as_secs(), self.idle.last_what());
     }
 
+    /// Says that the agent is silent, for how long, and what moved meanwhile.
     fn beat(&mut self) {
-        let quiet = self.idle.quiet_for(Instant::now());
-        if quiet >= HEARTBEAT_PERIOD {
-            self.recorder.heartbeat(quiet.as_secs(), self.idle.last_what());
-        }
+        let now = Instant::now();
+        let silent = now.saturating_duration_since(self.last_output);
+        self.recorder.heartbeat(silent.as_secs(), self.idle.last_what());
+        self.next_beat = now + HEARTBEAT_PERIOD;
     }
 
     fn read(&mut self, read: Read) {
         if !matches!(read, Read::Stdout(0) | Read::Stderr(0)) {
-            self.idle.saw("output", Instant::now());
+            let now = Instant::now();
+            self.idle.saw("output", now);
+            self.last_output = now;
+            self.next_beat = now + HEARTBEAT_PERIOD;
         }
         let kinds = self.running.streams.take(read, self.recorder);
         self.agent_said(&kinds);

@@ -219,5 +219,5 @@ impl Observer for Watcher {
         }
     }
 
-    fn heartbeat(&mut self, _elapsed_s: u64, _quiet_s: u64, _what: &str) {}
+    fn heartbeat(&mut self, _elapsed_s: u64, _silent_s: u64, _what: &str) {}
 }

@@ -87,10 +87,10 @@ impl Observer for Live {
         self.show(event);
     }
 
-    fn heartbeat(&mut self, elapsed_s: u64, quiet_s: u64, what: &str) {
+    fn heartbeat(&mut self, elapsed_s: u64, silent_s: u64, what: &str) {
         // Where there is a status line, it has said so already.
         if self.verbosity > Verbosity::Quiet && self.status.is_none() {
-            say(&format!("[{elapsed_s:4} s  ] quiet for {quiet_s} s; last was {what}\n"));
+            say(&format!("[{elapsed_s:4} s  ] no output for {silent_s} s; last was {what}\n"));
         }
     }
 

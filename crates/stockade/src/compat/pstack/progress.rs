@@ -187,5 +187,5 @@ impl Observer for Progress {
         }
     }
 
-    fn heartbeat(&mut self, _elapsed_s: u64, _quiet_s: u64, _what: &str) {}
+    fn heartbeat(&mut self, _elapsed_s: u64, _silent_s: u64, _what: &str) {}
 }
