@@ -1,48 +1,32 @@
 //! Launch hygiene: prompts arrive byte for byte and at once, and nothing of the caller's surroundings comes along.
 //!
-//! A stub agent reads its standard input to the end before anything else, then writes down what it got; the real Grok
-//! shows what its tools see. Needs root, to become another user.
+//! A stub agent reads its standard input to the end before anything else, then writes down what it got. The real agents are
+//! in `given.rs`. Needs root, to become another user.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test: a panic is how it fails"
-)]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test: a panic is how it fails")]
 
 use std::{
     collections::BTreeSet,
     fmt::Write as _,
     fs,
-    os::unix::{fs::PermissionsExt as _, net::UnixListener},
-    path::PathBuf,
+    path::{Path, PathBuf},
     time::Duration,
 };
 
-use serde_json::{Value, json};
+use serde_json::Value;
 use sha2::{Digest as _, Sha256};
-use stockade_tests::{Caller, Ended, ScriptedModel, World, model, outside, run::Call, stub};
+use stockade_tests::{
+    Caller, Ended, Provider, World,
+    clutter::{Clutter, VARIABLES},
+    dialect::print,
+    run::Call,
+};
 
 /// An endpoint that nobody serves: the stub never asks.
 const ENDPOINT: &str = "http://127.0.0.1:9/v1";
 
-/// What the caller has around it: sessions of three agents, foreign keys, a terminal that can do nothing.
-const SURROUNDINGS: [(&str, &str); 14] = [
-    ("CLAUDECODE", "1"),
-    ("CLAUDE_CODE_ENTRYPOINT", "cli"),
-    ("CLAUDE_CODE_SSE_PORT", "41999"),
-    ("CODEX_HOME", "/home/someone/.codex"),
-    ("CODEX_SANDBOX", "seatbelt"),
-    ("CODEX_SANDBOX_NETWORK_DISABLED", "1"),
-    ("GROK_SESSION_ID", "foreign-session"),
-    ("GROK_AGENT", "foreign-agent"),
-    ("GROK_CONFIG", "{\"models\":{\"default\":\"foreign-model\"}}"),
-    ("GROK_SANDBOX", "strict"),
-    ("ANTHROPIC_API_KEY", "foreign-key-one-5c1f"),
-    ("OPENAI_API_KEY", "foreign-key-two-77ab"),
-    ("LD_PRELOAD", ""),
-    ("TERM", "dumb"),
-];
+/// The longest prompt that Codex reads.
+const CODEX_LIMIT_BYTES: usize = 1_048_576;
 
 /// What every agent gets.
 const OWN: [&str; 9] = ["HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER"];
@@ -60,88 +44,14 @@ const OF_PROFILE: [&str; 9] = [
     "GROK_TELEMETRY_TRACE_UPLOAD",
 ];
 
-/// What the real Grok sets for its tools, beside what a shell sets for itself.
-const OF_GROK_FOR_TOOLS: [&str; 24] = [
-    "AWS_PAGER",
-    "CARGO_TERM_PROGRESS_WHEN",
-    "CARGO_TERM_PROGRESS_WIDTH",
-    "CI",
-    "CLICOLOR",
-    "CLICOLOR_FORCE",
-    "COLORTERM",
-    "FORCE_COLOR",
-    "GH_PAGER",
-    "GIT_EDITOR",
-    "GIT_PAGER",
-    "GIT_SEQUENCE_EDITOR",
-    "GIT_TERMINAL_PROMPT",
-    "GPG_TTY",
-    "GRADLE_OPTS",
-    "GROK_AGENT",
-    "GROK_SESSION_ID",
-    "MANPAGER",
-    "MAVEN_OPTS",
-    "NO_COLOR",
-    "NPM_CONFIG_PROGRESS",
-    "PAGER",
-    "PIP_PROGRESS_BAR",
-    "SYSTEMD_PAGER",
-];
-
-/// A caller with surroundings: an SSH agent that really listens, a folder with a space and a wrapper first on `PATH`.
-struct Surroundings {
-    world: World,
-    agent_folder: tempfile::TempDir,
-    ssh_agent: UnixListener,
-}
-
-impl Surroundings {
-    fn around(world: World) -> Self {
-        let agent_folder = tempfile::Builder::new().prefix("ssh-").tempdir_in("/tmp").unwrap();
-        fs::set_permissions(agent_folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        let ssh_agent = UnixListener::bind(agent_folder.path().join("agent.7")).unwrap();
-        fs::set_permissions(agent_folder.path().join("agent.7"), fs::Permissions::from_mode(0o777)).unwrap();
-        ssh_agent.set_nonblocking(true).unwrap();
-        world.folder("marks");
-        let mark = world.path("marks/wrapper");
-        world.script("my tools/grok", &format!("#!/bin/sh\necho ran >>{}\nexit 1\n", mark.display()));
-        Self { world, agent_folder, ssh_agent }
-    }
-
-    fn socket(&self) -> PathBuf {
-        self.agent_folder.path().join("agent.7")
-    }
-
-    /// The call among all that, with a standard input that never ends and one more pipe that everybody inherits.
-    fn surround<'w>(&self, call: Call<'w>) -> Call<'w> {
-        let pipe = self.world.path("inherited pipe");
-        if !pipe.exists() {
-            let mode = rustix::fs::Mode::from_raw_mode(0o666);
-            rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, mode).unwrap();
-        }
-        let inherit = format!("exec 7<>'{}'; exec \"$@\"", pipe.display());
-        let through = ["/bin/bash", "-c", &inherit, "through"].map(str::to_owned);
-        let path = format!("{}:/usr/local/bin:/usr/bin:/bin", self.world.path("my tools").display());
-        let socket = self.socket().display().to_string();
-        let call =
-            call.through(&through).stdin_that_never_ends().env("PATH", &path).env("SSH_AUTH_SOCK", &socket);
-        SURROUNDINGS.iter().fold(call, |call, (name, value)| call.env(name, value))
-    }
-
-    /// Nobody spoke with the SSH agent and nothing ran the wrapper.
-    #[track_caller]
-    fn assert_untouched(&self) {
-        let spoken = self.ssh_agent.accept().expect_err("somebody connected to the SSH agent");
-        assert_eq!(spoken.kind(), std::io::ErrorKind::WouldBlock);
-        assert!(!self.world.path("marks/wrapper").exists(), "the wrapper on PATH was run");
-    }
-}
-
-/// A stub that reads its standard input to the end, then writes down into the workspace what it got.
-fn curious_stub(world: &World, socket: &str) -> PathBuf {
+/// A stub that reads its standard input to the end, then writes down into the workspace what it got. Its prompt is a file
+/// that is named to it, or what it read.
+fn curious_stub(world: &World, agent: Provider, socket: &str) -> PathBuf {
     let body = format!(
         r#"started=${{EPOCHREALTIME/./}}
-input=$(cat | wc -c)
+prompt=/tmp/input
+cat >$prompt
+input=$(stat -c %s $prompt)
 ended=${{EPOCHREALTIME/./}}
 while [ $# -gt 0 ]; do case "$1" in --prompt-file) prompt=$2;; esac; shift; done
 cp /proc/$$/environ environ
@@ -151,10 +61,8 @@ ls -l /proc/self/fd >descriptors-of-child
 sha256sum <"$prompt" >prompt-sha256
 echo "$input bytes of input, $((ended - started)) us" >input
 if [ -e '{socket}' ]; then echo visible; else echo absent; fi >ssh-agent
-say '{init}'
-say '{success}'"#,
-        init = stub::INIT,
-        success = stub::success("ready"),
+{}"#,
+        print(&(agent.begins() + &agent.succeeds("ready"))),
     );
     world.stub("curious", &body)
 }
@@ -187,10 +95,10 @@ fn descriptors(listing: &str) -> Vec<(u32, String)> {
     found
 }
 
-fn order<'w>(world: &'w World, name: &str, agent: &str) -> Call<'w> {
-    world
-        .run(name, &["--provider", "grok", "--mode", "isolated-write", "--provider-sandbox", "replace"])
-        .args(&["--endpoint", ENDPOINT, "--executable", agent, "--model", "m"])
+fn order<'w>(world: &'w World, agent: Provider, name: &str, stub: &Path) -> Call<'w> {
+    let args = ["--provider", agent.name(), "--mode", "isolated-write", "--provider-sandbox", "replace"];
+    let stub = stub.to_str().unwrap();
+    world.run(name, &args).args(&["--endpoint", ENDPOINT, "--executable", stub, "--model", "m"])
 }
 
 /// Prompts that have gone wrong on their way to some agent.
@@ -212,45 +120,55 @@ fn prompts() -> Vec<(&'static str, Vec<u8>)> {
 
 #[test]
 fn an_agent_that_reads_its_input_first_starts_at_once_and_gets_the_prompt_byte_for_byte() {
-    for caller in Caller::both() {
-        let around = Surroundings::around(World::new(&caller));
-        let world = &around.world;
-        let stub = curious_stub(world, around.socket().to_str().unwrap());
+    for (agent, caller) in Provider::ALL.into_iter().flat_map(|agent| Caller::both().map(|c| (agent, c))) {
+        let around = Clutter::around(World::new(&caller));
+        let stub = curious_stub(&around.world, agent, around.socket().to_str().unwrap());
         for (number, (what, prompt)) in prompts().into_iter().enumerate() {
-            let file = world.write("prompt with spaces.md", &prompt);
-            let name = format!("p{number}");
-            let mut call = order(world, &name, stub.to_str().unwrap());
-            call = call.with_prompt(&file);
-            let ended = around.surround(call).end().expect_code(0);
-            let told = |file: &str| fs::read_to_string(world.ws().join(file)).unwrap();
-            assert_eq!(told("prompt-sha256"), format!("{}  -\n", hex(&Sha256::digest(&prompt))), "{what}");
-            let input = told("input");
-            let waited = input.strip_prefix("0 bytes of input, ").and_then(|t| t.strip_suffix(" us\n"));
-            let waited: u64 = waited.unwrap_or_else(|| panic!("{what}: {input}")).parse().unwrap();
-            assert!(waited < 1_000_000, "{what}: the end of input came after {waited} us");
-            let receipt = world.receipt(&name);
-            let started = World::events(&receipt)
-                .into_iter()
-                .find(|e| e["event"]["kind"] == "agent-started")
-                .unwrap_or_else(|| panic!("{what}: {receipt:#}"));
-            assert!(started["elapsedMs"].as_u64().unwrap() < 1_000, "{what}: {started}");
-            assert!(ended.elapsed < Duration::from_secs(10), "{what}: {:?}", ended.elapsed);
-            assert_eq!(receipt["digests"]["prompt"], hex(&Sha256::digest(&prompt)), "{what}");
-            assert!(!world.ws().join("pwned").exists(), "{what}: something ran the prompt");
-            let argv = receipt["argv"].to_string();
-            assert!(argv.len() < 4_000 && !argv.contains("work and no play"), "{what}: {argv}");
+            // A longer one is refused before the start.
+            if agent != Provider::Codex || prompt.len() <= CODEX_LIMIT_BYTES {
+                delivered(&around, agent, &stub, &format!("p{number}"), &prompt, what);
+            }
         }
         around.assert_untouched();
     }
 }
 
+/// One prompt, from the order to what the stub wrote down.
+#[track_caller]
+fn delivered(around: &Clutter, agent: Provider, stub: &Path, name: &str, prompt: &[u8], what: &str) {
+    let world = &around.world;
+    let what = format!("{}, {what}", agent.name());
+    let file = world.write("prompt with spaces.md", prompt);
+    let call = order(world, agent, name, stub).with_prompt(&file);
+    let ended = around.surround(call).end().expect_code(0);
+    let told = |file: &str| fs::read_to_string(world.ws().join(file)).unwrap();
+    assert_eq!(told("prompt-sha256"), format!("{}  -\n", hex(&Sha256::digest(prompt))), "{what}");
+    let read = if agent == Provider::Grok { 0 } else { prompt.len() };
+    let input = told("input");
+    let waited =
+        input.strip_prefix(&format!("{read} bytes of input, ")).and_then(|t| t.strip_suffix(" us\n"));
+    let waited: u64 = waited.unwrap_or_else(|| panic!("{what}: {input}")).parse().unwrap();
+    assert!(waited < 1_000_000, "{what}: the end of input came after {waited} us");
+    let receipt = world.receipt(name);
+    let started = World::events(&receipt)
+        .into_iter()
+        .find(|e| e["event"]["kind"] == "agent-started")
+        .unwrap_or_else(|| panic!("{what}: {receipt:#}"));
+    assert!(started["elapsedMs"].as_u64().unwrap() < 1_000, "{what}: {started}");
+    assert!(ended.elapsed < Duration::from_secs(10), "{what}: {:?}", ended.elapsed);
+    assert_eq!(receipt["digests"]["prompt"], hex(&Sha256::digest(prompt)), "{what}");
+    assert!(!world.ws().join("pwned").exists(), "{what}: something ran the prompt");
+    let argv = receipt["argv"].to_string();
+    assert!(argv.len() < 4_000 && !argv.contains("work and no play"), "{what}: {argv}");
+}
+
 #[test]
 fn nothing_of_the_callers_surroundings_reaches_the_agent_or_a_child_of_it() {
     for caller in Caller::both() {
-        let around = Surroundings::around(World::new(&caller));
+        let around = Clutter::around(World::new(&caller));
         let world = &around.world;
-        let stub = curious_stub(world, around.socket().to_str().unwrap());
-        let call = order(world, "r", stub.to_str().unwrap()).args(&["--env", "WANTED"]).env("WANTED", "yes");
+        let stub = curious_stub(world, Provider::Grok, around.socket().to_str().unwrap());
+        let call = order(world, Provider::Grok, "r", &stub).args(&["--env", "WANTED"]).env("WANTED", "yes");
         around.surround(call).end().expect_code(0);
         let bytes = |file: &str| fs::read(world.ws().join(file)).unwrap();
         let text = |file: &str| String::from_utf8(bytes(file)).unwrap();
@@ -281,7 +199,7 @@ fn nothing_of_the_callers_surroundings_reaches_the_agent_or_a_child_of_it() {
 
         let receipt = world.receipt("r");
         let removed = set(&[
-            &SURROUNDINGS.map(|(name, _)| name),
+            &VARIABLES.map(|(name, _)| name),
             &["SSH_AUTH_SOCK", "PATH", "HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME"],
             // Set by the shell that stands between the test and the binary.
             &["PWD", "SHLVL"],
@@ -294,56 +212,6 @@ fn nothing_of_the_callers_surroundings_reaches_the_agent_or_a_child_of_it() {
         let all = receipt.to_string();
         assert!(!all.contains("foreign-") && !all.contains("seatbelt"), "values stand in the receipt: {all}");
         around.assert_untouched();
-    }
-}
-
-/// The last message of the user in the conversation.
-fn prompt_on_the_wire(model: &ScriptedModel) -> String {
-    let requests = model.requests();
-    let turn = requests.iter().find(|r| r["class"] == "main").expect("a turn came");
-    let messages = turn["body"]["messages"].as_array().unwrap();
-    let last = messages.iter().rev().find(|m| m["role"] == "user").unwrap();
-    match &last["content"] {
-        Value::String(text) => text.clone(),
-        parts => parts.as_array().unwrap().last().unwrap()["text"].as_str().unwrap().to_owned(),
-    }
-}
-
-#[test]
-fn the_real_grok_sends_the_whole_prompt_and_its_tools_see_only_listed_variables() {
-    for caller in Caller::both() {
-        let around = Surroundings::around(World::with_providers(&caller));
-        let world = &around.world;
-        let look = format!(
-            "command env -0 | tr '\\0' '\\n' | cut -d= -f1 | sort | tr '\\n' ' '; echo; ls /proc/self/fd | tr '\\n' ' '; echo; \
-             env | command grep -c -e foreign -e seatbelt -e 41999; if [ -e {} ]; then echo visible; else echo absent; fi",
-            around.socket().display()
-        );
-        let model = ScriptedModel::steps(world, &json!([model::shell(&look)]));
-        // The agent trims white space at both ends, and only there.
-        let prompt =
-            format!("--help ' \" $(id)\n\n{}\u{2028}\u{1f980}.", "All work and no play.\n".repeat(71_428));
-        let file = world.write("prompt with spaces.md", &prompt);
-        let call = world
-            .run("r", &["--provider", "grok", "--provider-sandbox", "replace", "--endpoint", &model.url])
-            .args(&["--env", "WANTED"])
-            .env("WANTED", "yes")
-            .with_prompt(&file);
-        around.surround(call).end().expect_code(0);
-        let sent = prompt_on_the_wire(&model);
-        assert_eq!(sent.len(), prompt.len());
-        assert!(sent == prompt, "the prompt changed on its way");
-
-        let told = model.tool_result(0);
-        let mut lines = told.lines().skip_while(|l| !l.contains("GROK_SESSION_ID"));
-        let seen: BTreeSet<String> =
-            lines.next().unwrap_or_else(|| panic!("{told}")).split_whitespace().map(str::to_owned).collect();
-        let core = ["HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "USER"];
-        assert_eq!(seen, set(&[&core, &OF_GROK_FOR_TOOLS, &["PWD", "SHLVL", "_"]]));
-        let rest: Vec<&str> = lines.map(str::trim).collect();
-        assert_eq!(rest, ["0 1 2 3", "0", "absent"], "{told}");
-        around.assert_untouched();
-        outside::wait_for_no_process_fenced_for(world, Duration::from_secs(2));
     }
 }
 
@@ -364,12 +232,12 @@ fn assert_refused(world: &World, ended: &Ended, code: &str, text: &str) {
 fn a_prompt_that_cannot_be_delivered_is_refused_before_the_start_with_its_size() {
     for caller in Caller::both() {
         let world = World::new(&caller);
-        let stub = curious_stub(&world, "/nowhere");
+        let stub = curious_stub(&world, Provider::Grok, "/nowhere");
         let refused = |prompt: &[u8], code: &str, text: &str| {
             let file = world.write("prompt.md", prompt);
-            let call = order(&world, "r", stub.to_str().unwrap()).args(&["--json"]).with_prompt(&file);
+            let call = order(&world, Provider::Grok, "r", &stub).args(&["--json"]).with_prompt(&file);
             assert_refused(&world, &call.end().expect_code(64), code, text);
-            let call = order(&world, "r", stub.to_str().unwrap()).args(&["--json"]).with_prompt("-".as_ref());
+            let call = order(&world, Provider::Grok, "r", &stub).args(&["--json"]).with_prompt("-".as_ref());
             assert_refused(&world, &call.stdin(prompt).end().expect_code(64), code, text);
         };
         refused(b"", "prompt-empty", "empty");

@@ -34,76 +34,96 @@ fn tools_of(request: &Value) -> Vec<String> {
     names
 }
 
-#[test]
-fn it_reads_and_answers_and_the_wire_shows_what_was_asked() {
-    let world = World::with_providers(&Caller::root());
-    let around = Surroundings::of(&world);
-    let readme = world.ws().join("README.md").display().to_string();
-    let steps = json!([
-        { "text": "Reading.", "tools": [{ "name": "read", "arguments": { "filePath": readme } }] },
-        { "tools": [
-            { "name": "write", "arguments": { "filePath": "made.txt", "content": "x" } },
-            { "name": "bash", "arguments": { "description": "d", "command": "touch made.txt; env; ls -A ~" } },
-        ] },
-    ]);
-    let model = ScriptedModel::steps(&world, &steps);
-    let instructions = world.write("out/instructions.md", "Answer in one \"word\".\n");
-    let call = opencode(&world, &model.url).args(&["--effort", "high", "--instructions"]);
-    let ended = end(around.around(call.args(&[instructions.to_str().unwrap()])));
-    let receipt = world.receipt("r");
-    assert_eq!((ended.code(), &receipt["status"]), (0, &json!("complete")), "{receipt:#}\n{}", ended.stderr);
-    assert_eq!(world.answer("r").as_deref(), Some("done"));
-    assert_eq!(receipt["modelIdentity"]["served"], json!(["m-1"]));
-    assert_eq!(receipt["modelIdentity"]["evidence"], "wire");
-    assert_eq!((&receipt["toolCalls"], &receipt["denials"]), (&json!(3), &json!([])));
-
-    // The prompt as it was written, the tools of the mode, the effort, and one kind of request alone.
-    let requests = model.requests();
-    assert_eq!(requests.len(), 3, "no request beside the turn's: {requests:#?}");
-    for request in &requests {
-        assert_eq!(tools_of(request), ["bash", "read"]);
-        assert_eq!(request["body"]["reasoning_effort"], "high");
-    }
-    let efforts: Vec<Value> =
-        of_kind(&receipt, "model-request").iter().map(|e| e["event"]["effort"].clone()).collect();
-    assert_eq!(efforts, [json!("high"), json!("high"), json!("high")]);
-    let messages = requests[0]["body"]["messages"].as_array().unwrap();
-    let said = |role: &str| -> String {
-        messages.iter().filter(|m| m["role"] == role).map(|m| m["content"].to_string()).collect()
-    };
-    assert!(said("user").contains("Do what the scenario says."), "{}", said("user"));
-    assert!(said("system").contains(r#"Answer in one \"word\"."#), "{}", said("system"));
-
-    // A tool that is not offered says so; the shell meets the fence; nothing secret is in its environment.
-    let told = requests[2]["body"]["messages"].to_string();
-    assert!(told.contains("unavailable tool 'write'"), "{told}");
-    assert!(told.contains("Read-only file system"), "{told}");
-    for secret in ["API_KEY", "TOKEN", "PASSWORD", "stockade-placeholder"] {
-        assert!(!told.contains(secret), "{secret} in {told}");
-    }
-    around.assert_same(&[], "");
+/// Both callers on a host without Landlock and bubblewrap.
+fn on_the_web() -> [Caller; 2] {
+    Caller::both().map(|caller| caller.on(&["claude-code-web"]))
 }
 
 #[test]
-fn it_edits_as_an_unprivileged_user_on_a_host_without_landlock_and_bubblewrap() {
-    let world = World::with_providers(&Caller::fresh_user().on(&["claude-code-web"]));
-    let around = Surroundings::of(&world);
-    let steps = json!([
-        { "tools": [{ "name": "write", "arguments": { "filePath": "made.txt", "content": "one\n" } }] },
-        { "tools": [{ "name": "edit", "arguments": { "filePath": "made.txt", "oldString": "one", "newString": "two" } }] },
-        { "tools": [{ "name": "bash", "arguments": { "description": "d", "command": "cat made.txt; setsid sleep 600 >/dev/null 2>&1 </dev/null & exit 3" } }] },
-    ]);
-    let model = ScriptedModel::steps(&world, &steps);
-    let call = opencode(&world, &model.url).args(&["--mode", "isolated-write", "--in-place"]);
-    let ended = end(around.around(call.args(&["--provider-sandbox", "replace"])));
-    let receipt = world.receipt("r");
-    assert_eq!((ended.code(), &receipt["status"]), (0, &json!("complete")), "{receipt:#}\n{}", ended.stderr);
-    assert_eq!(fs::read_to_string(world.ws().join("made.txt")).unwrap(), "two\n");
-    assert_eq!(receipt["fence"]["rung"], "ns");
-    let requests = model.requests();
-    assert_eq!(tools_of(&requests[0]), ["bash", "edit", "read", "write"]);
-    assert!(model.tool_result(2).contains("two"), "{}", model.tool_result(2));
-    around.assert_same(&["made.txt"], "");
+fn it_reads_and_answers_and_the_wire_shows_what_was_asked() {
+    for caller in on_the_web() {
+        let world = World::with_providers(&caller);
+        let around = Surroundings::of(&world);
+        let readme = world.ws().join("README.md").display().to_string();
+        let steps = json!([
+            { "text": "Reading.", "tools": [{ "name": "read", "arguments": { "filePath": readme } }] },
+            { "tools": [
+                { "name": "write", "arguments": { "filePath": "made.txt", "content": "x" } },
+                { "name": "bash", "arguments": { "description": "d", "command": "touch made.txt; env; ls -A ~" } },
+            ] },
+        ]);
+        let model = ScriptedModel::steps(&world, &steps);
+        let instructions = world.write("out/instructions.md", "Answer in one \"word\".\n");
+        let call = opencode(&world, &model.url).args(&["--provider-sandbox", "replace"]);
+        let call = call.args(&["--effort", "high", "--instructions"]);
+        let ended = end(around.around(call.args(&[instructions.to_str().unwrap()])));
+        let receipt = world.receipt("r");
+        assert_eq!(
+            (ended.code(), &receipt["status"]),
+            (0, &json!("complete")),
+            "{receipt:#}\n{}",
+            ended.stderr
+        );
+        assert_eq!(world.answer("r").as_deref(), Some("done"));
+        assert_eq!(receipt["modelIdentity"]["served"], json!(["m-1"]));
+        assert_eq!(receipt["modelIdentity"]["evidence"], "wire");
+        assert_eq!((&receipt["toolCalls"], &receipt["denials"]), (&json!(3), &json!([])));
+
+        // The prompt as it was written, the tools of the mode, the effort, and one kind of request alone.
+        let requests = model.requests();
+        assert_eq!(requests.len(), 3, "no request beside the turn's: {requests:#?}");
+        for request in &requests {
+            assert_eq!(tools_of(request), ["bash", "read"]);
+            assert_eq!(request["body"]["reasoning_effort"], "high");
+        }
+        let efforts: Vec<Value> =
+            of_kind(&receipt, "model-request").iter().map(|e| e["event"]["effort"].clone()).collect();
+        assert_eq!(efforts, [json!("high"), json!("high"), json!("high")]);
+        let messages = requests[0]["body"]["messages"].as_array().unwrap();
+        let said = |role: &str| -> String {
+            messages.iter().filter(|m| m["role"] == role).map(|m| m["content"].to_string()).collect()
+        };
+        assert!(said("user").contains("Do what the scenario says."), "{}", said("user"));
+        assert!(said("system").contains(r#"Answer in one \"word\"."#), "{}", said("system"));
+
+        // A tool that is not offered says so; the shell meets the fence; nothing secret is in its environment.
+        let told = requests[2]["body"]["messages"].to_string();
+        assert!(told.contains("unavailable tool 'write'"), "{told}");
+        assert!(told.contains("Read-only file system"), "{told}");
+        for secret in ["API_KEY", "TOKEN", "PASSWORD", "stockade-placeholder"] {
+            assert!(!told.contains(secret), "{secret} in {told}");
+        }
+        around.assert_same(&[], caller.name);
+    }
+}
+
+#[test]
+fn it_edits_and_runs_commands() {
+    for caller in on_the_web() {
+        let world = World::with_providers(&caller);
+        let around = Surroundings::of(&world);
+        let steps = json!([
+            { "tools": [{ "name": "write", "arguments": { "filePath": "made.txt", "content": "one\n" } }] },
+            { "tools": [{ "name": "edit", "arguments": { "filePath": "made.txt", "oldString": "one", "newString": "two" } }] },
+            { "tools": [{ "name": "bash", "arguments": { "description": "d", "command": "cat made.txt; setsid sleep 600 >/dev/null 2>&1 </dev/null & exit 3" } }] },
+        ]);
+        let model = ScriptedModel::steps(&world, &steps);
+        let call = opencode(&world, &model.url).args(&["--mode", "isolated-write", "--in-place"]);
+        let ended = end(around.around(call.args(&["--provider-sandbox", "replace"])));
+        let receipt = world.receipt("r");
+        assert_eq!(
+            (ended.code(), &receipt["status"]),
+            (0, &json!("complete")),
+            "{receipt:#}\n{}",
+            ended.stderr
+        );
+        assert_eq!(fs::read_to_string(world.ws().join("made.txt")).unwrap(), "two\n");
+        assert_eq!(receipt["fence"]["rung"], "ns");
+        let requests = model.requests();
+        assert_eq!(tools_of(&requests[0]), ["bash", "edit", "read", "write"]);
+        assert!(model.tool_result(2).contains("two"), "{}", model.tool_result(2));
+        around.assert_same(&["made.txt"], caller.name);
+    }
 }
 
 #[test]
