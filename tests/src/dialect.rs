@@ -2,12 +2,12 @@
 
 use serde_json::{Value, json};
 
-use crate::{Provider, World};
+use crate::{Agent, World};
 
 /// The model that stubs name, where their agent names one.
 const MODEL: &str = "m";
 
-impl Provider {
+impl Agent {
     /// The opening of a turn.
     pub fn begins(self) -> String {
         lines(&match self {
@@ -181,7 +181,7 @@ impl Provider {
         }
     }
 
-    /// A profile that names the log of [`Provider::opens_log`]; `None`: the built-in one does.
+    /// A profile that names the log of [`Agent::opens_log`]; `None`: the built-in one does.
     pub fn profile_with_log(self, world: &World) -> Option<String> {
         let dialect = match self {
             Self::Claude => "dialect = \"claude-stream\"",
@@ -206,7 +206,7 @@ fn assistant(model: &str, block: &Value) -> Value {
     json!({ "type": "assistant", "message": { "role": "assistant", "model": model, "content": [block] } })
 }
 
-fn tool_use(agent: Provider) -> Value {
+fn tool_use(agent: Agent) -> Value {
     json!({ "type": "tool_use", "id": "c-1", "name": agent.shell_name(), "input": { "command": "true" } })
 }
 

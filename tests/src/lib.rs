@@ -23,7 +23,6 @@ pub mod internet;
 pub mod model;
 pub mod network;
 pub mod outside;
-pub mod provider;
 pub mod pstack;
 pub mod run;
 pub mod rungs;
@@ -32,9 +31,8 @@ pub mod stub;
 pub mod surroundings;
 pub mod world;
 
-pub use agent::{AGENTS, Agent, MODES};
+pub use agent::{Agent, MODES};
 pub use caller::Caller;
 pub use model::ScriptedModel;
-pub use provider::Provider;
 pub use run::{Ended, Started};
 pub use world::World;

@@ -9,7 +9,8 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use stockade_tests::{Caller, Provider, World, dialect::print, outside};
+use stockade_core::mode::AccessMode;
+use stockade_tests::{Agent, Caller, World, dialect::print, outside};
 
 /// What a stub does, and how its run ends.
 struct Doing {
@@ -24,7 +25,7 @@ struct Doing {
 }
 
 /// Every way of an agent to end by itself.
-fn table(agent: Provider) -> Vec<Doing> {
+fn table(agent: Agent) -> Vec<Doing> {
     let start = print(&agent.begins());
     let success = || print(&(agent.says("Done.") + &agent.succeeds("Done.")));
     let fails = |text: &str| start.clone() + &print(&agent.fails(text));
@@ -126,10 +127,10 @@ fn table(agent: Provider) -> Vec<Doing> {
 
 #[test]
 fn an_agent_is_judged_by_what_it_did_and_not_by_its_exit_code() {
-    for agent in Provider::ALL {
+    for agent in Agent::ALL {
         for (doing, caller) in table(agent).into_iter().zip(Caller::both().into_iter().cycle()) {
             let world = World::new(&caller);
-            let ended = agent.run_stub(&world, "read-only", &doing.body).end();
+            let ended = agent.run_stub(&world, AccessMode::ReadOnly, &doing.body).end();
             let receipt = world.receipt("r");
             let what = format!("{}, {} as {}: {receipt:#}", agent.name(), doing.what, caller.name);
             assert_eq!((ended.code(), &receipt["status"]), (doing.exit, &json!(doing.status)), "{what}");
@@ -144,7 +145,7 @@ fn an_agent_is_judged_by_what_it_did_and_not_by_its_exit_code() {
 
 /// What has to be true of every run in which a command was refused, whatever came then.
 #[track_caller]
-fn assert_refused(world: &World, agent: Provider, what: &str) {
+fn assert_refused(world: &World, agent: Agent, what: &str) {
     let receipt = world.receipt("r");
     let [permission] = receipt["permissions"].as_array().unwrap().as_slice() else { panic!("{what}") };
     assert_eq!(
@@ -168,10 +169,10 @@ fn warns_and(lines: &str) -> String {
 
 #[test]
 fn a_refused_command_that_the_turn_survives_is_counted_and_the_run_is_complete() {
-    for (agent, caller) in Provider::ALL.into_iter().zip(Caller::both().into_iter().cycle()) {
+    for (agent, caller) in Agent::ALL.into_iter().zip(Caller::both().into_iter().cycle()) {
         let world = World::new(&caller);
         let lines = agent.begins() + &agent.calls() + &agent.denies() + &agent.succeeds("I could not.");
-        let ended = agent.run_stub(&world, "isolated-write", &warns_and(&lines)).end();
+        let ended = agent.run_stub(&world, AccessMode::IsolatedWrite, &warns_and(&lines)).end();
         let receipt = world.receipt("r");
         let what = format!("{} as {}: {receipt:#}", agent.name(), caller.name);
         assert_eq!(
@@ -189,18 +190,18 @@ fn a_refused_command_that_the_turn_survives_is_counted_and_the_run_is_complete()
 
 #[test]
 fn a_refused_command_that_ends_the_turn_is_no_success_whatever_is_said_then() {
-    for (agent, caller) in Provider::ALL.into_iter().zip(Caller::both().into_iter().cycle()) {
+    for (agent, caller) in Agent::ALL.into_iter().zip(Caller::both().into_iter().cycle()) {
         let world = World::new(&caller);
         let friendly = agent.says("I have edited the file.");
         let lines = agent.begins() + &agent.calls() + &agent.cancels() + &friendly;
-        let ended = agent.run_stub(&world, "isolated-write", &warns_and(&lines)).end();
+        let ended = agent.run_stub(&world, AccessMode::IsolatedWrite, &warns_and(&lines)).end();
         let receipt = world.receipt("r");
         let what = format!("{} as {}: {receipt:#}", agent.name(), caller.name);
         let cause = &receipt["cause"];
         // Codex has no word for it: its turn goes on after a refusal, so that one without an end was broken off.
         let (exit, status, code) = match agent {
-            Provider::Codex => (65, "incomplete-output", "no-terminal-event"),
-            Provider::Claude | Provider::Grok | Provider::Opencode => {
+            Agent::Codex => (65, "incomplete-output", "no-terminal-event"),
+            Agent::Claude | Agent::Grok | Agent::Opencode => {
                 (80, "permission-cancelled", "permission-cancelled")
             }
         };

@@ -9,14 +9,15 @@ use std::{path::Path, time::Duration};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
-use stockade_tests::{Caller, Provider, ScriptedModel, World, dialect::print, outside, run::Call};
+use stockade_core::mode::AccessMode;
+use stockade_tests::{Agent, Caller, ScriptedModel, World, dialect::print, outside, run::Call};
 
 #[test]
 fn an_answer_is_complete() {
     for caller in Caller::both() {
         let world = World::with_providers(&caller);
         let model = ScriptedModel::steps(&world, &json!([{ "text": "All is well." }]));
-        let ended = Provider::Grok.run(&world, "read-only", &model.url).end().expect_code(0);
+        let ended = Agent::Grok.run(&world, AccessMode::ReadOnly, &model.url).end().expect_code(0);
         let receipt = world.receipt("r");
         assert_eq!((&receipt["status"], &receipt["cause"]), (&json!("complete"), &Value::Null));
         assert_eq!((&receipt["exitCode"], &receipt["partial"]), (&json!(0), &json!(false)));
@@ -30,10 +31,11 @@ fn tools_that_are_not_in_the_plan_end_the_run_before_any_of_them() {
     for caller in Caller::both() {
         let world = World::with_providers(&caller);
         let known = r#"read_only_argv = ["--tools", "read_file,"#;
-        let profile = Provider::Grok.profile_with(&world, &[(known, &format!("{known}no_such_tool,"))]);
+        let profile = Agent::Grok.profile_with(&world, &[(known, &format!("{known}no_such_tool,"))]);
         let tool = json!({ "tools": [{ "name": "write", "arguments": { "file_path": "made.txt", "content": "x" } }] });
         let model = ScriptedModel::steps(&world, &json!([tool]));
-        let ended = Provider::Grok.run(&world, "read-only", &model.url).args(&["--profile", &profile]).end();
+        let ended =
+            Agent::Grok.run(&world, AccessMode::ReadOnly, &model.url).args(&["--profile", &profile]).end();
         let receipt = world.receipt("r");
         let cause = &receipt["cause"];
         assert_eq!((ended.code(), &receipt["status"]), (78, &json!("policy-refused")), "{receipt:#}");
@@ -55,7 +57,7 @@ fn tools_that_are_not_in_the_plan_end_the_run_before_any_of_them() {
 }
 
 fn run_stub<'w>(world: &'w World, body: &str) -> Call<'w> {
-    Provider::Grok.run_stub(world, "read-only", body)
+    Agent::Grok.run_stub(world, AccessMode::ReadOnly, body)
 }
 
 /// The agent's process on the host, once it runs.
@@ -71,7 +73,7 @@ fn agent_of(world: &World) -> Pid {
 fn an_agent_that_is_killed_from_outside_is_told_dead_at_once() {
     for caller in Caller::both() {
         let world = World::new(&caller);
-        let ready = print(&Provider::Grok.begins()) + "sleep 600 & echo harmless telemetry >&2\nwait";
+        let ready = print(&Agent::Grok.begins()) + "sleep 600 & echo harmless telemetry >&2\nwait";
         let running = run_stub(&world, &ready).start();
         let agent = agent_of(&world);
         // Its first line is out, so that what it had said is there.

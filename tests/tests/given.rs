@@ -8,7 +8,8 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use serde_json::json;
-use stockade_tests::{Caller, Provider, ScriptedModel, World, agent, clutter::Clutter, outside};
+use stockade_core::mode::AccessMode;
+use stockade_tests::{Agent, Caller, ScriptedModel, World, agent, clutter::Clutter, outside};
 
 /// One more than fits into an argument of the kernel, and one that fits.
 const AN_ARGUMENT: usize = 131_072;
@@ -120,7 +121,7 @@ enum Inherited {
 }
 
 /// Plays prompts of these lengths, as one caller after the other. The agent sets these variables for its tools.
-fn gets_only_what_it_is_given(agent: Provider, lengths: &[usize], inherited: Inherited, sets: &[&str]) {
+fn gets_only_what_it_is_given(agent: Agent, lengths: &[usize], inherited: Inherited, sets: &[&str]) {
     for (length, caller) in lengths.iter().zip(Caller::both().into_iter().cycle()) {
         let around = Clutter::around(World::with_providers(&caller));
         let world = &around.world;
@@ -128,7 +129,8 @@ fn gets_only_what_it_is_given(agent: Provider, lengths: &[usize], inherited: Inh
         let model = ScriptedModel::steps(world, &json!([look]));
         let prompt = prompt(*length);
         let file = world.write("prompt with spaces.md", &prompt);
-        let call = agent.run(world, "read-only", &model.url).args(&["--effort", "high", "--env", "WANTED"]);
+        let call =
+            agent.run(world, AccessMode::ReadOnly, &model.url).args(&["--effort", "high", "--env", "WANTED"]);
         let call = call.env("WANTED", "yes").with_prompt(&file);
         let ended = agent::end(around.surround(call)).expect_code(0);
         let what = format!("{} as {}, {length} bytes: {}", agent.name(), caller.name, ended.stderr);
@@ -171,13 +173,13 @@ fn gets_only_what_it_is_given(agent: Provider, lengths: &[usize], inherited: Inh
 #[test]
 fn claude_gets_the_whole_prompt_and_nothing_else() {
     let lengths = [AN_ARGUMENT - 1, AN_ARGUMENT, 1_500_000];
-    gets_only_what_it_is_given(Provider::Claude, &lengths, Inherited::All, &OF_CLAUDE);
+    gets_only_what_it_is_given(Agent::Claude, &lengths, Inherited::All, &OF_CLAUDE);
 }
 
 #[test]
 fn codex_gets_the_whole_prompt_and_nothing_else() {
     let lengths = [AN_ARGUMENT - 1, AN_ARGUMENT, 1_048_576];
-    gets_only_what_it_is_given(Provider::Codex, &lengths, Inherited::Core, &OF_CODEX);
+    gets_only_what_it_is_given(Agent::Codex, &lengths, Inherited::Core, &OF_CODEX);
 }
 
 /// Codex itself reads no more.
@@ -186,7 +188,7 @@ fn codex_is_not_started_with_a_prompt_that_it_would_refuse() {
     for caller in Caller::both() {
         let world = World::with_providers(&caller);
         let file = world.write("out/long.md", prompt(1_500_000));
-        let call = Provider::Codex.run(&world, "read-only", "http://127.0.0.1:9/v1").with_prompt(&file);
+        let call = Agent::Codex.run(&world, AccessMode::ReadOnly, "http://127.0.0.1:9/v1").with_prompt(&file);
         let ended = call.end().expect_code(64);
         assert!(ended.stderr.contains("1500000 bytes"), "{}", ended.stderr);
         assert!(!world.path("out/r.receipt.json").exists(), "nothing was created");
@@ -196,11 +198,11 @@ fn codex_is_not_started_with_a_prompt_that_it_would_refuse() {
 #[test]
 fn grok_gets_the_whole_prompt_and_nothing_else() {
     let lengths = [AN_ARGUMENT - 1, AN_ARGUMENT, 1_500_000];
-    gets_only_what_it_is_given(Provider::Grok, &lengths, Inherited::Core, &OF_GROK);
+    gets_only_what_it_is_given(Agent::Grok, &lengths, Inherited::Core, &OF_GROK);
 }
 
 #[test]
 fn opencode_gets_the_whole_prompt_and_nothing_else() {
     let lengths = [AN_ARGUMENT - 1, AN_ARGUMENT, 1_500_000];
-    gets_only_what_it_is_given(Provider::Opencode, &lengths, Inherited::All, &OF_OPENCODE);
+    gets_only_what_it_is_given(Agent::Opencode, &lengths, Inherited::All, &OF_OPENCODE);
 }

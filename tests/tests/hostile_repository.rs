@@ -11,21 +11,17 @@ use std::{collections::BTreeSet, path::Path, time::Duration};
 use serde_json::{Value, json};
 use stockade_core::mode::AccessMode;
 use stockade_tests::{
-    AGENTS, Agent, Caller, ScriptedModel, World,
+    Agent, Caller, ScriptedModel, World,
     agent::end,
     git::git,
     hostile::{self, WORD},
     outside,
 };
 
-fn agent(name: &str) -> Agent {
-    AGENTS.into_iter().find(|agent| agent.name == name).unwrap()
-}
-
 /// Looks around and reads a file beside which instructions lie.
-fn steps(world: &World, agent: &Agent) -> Value {
+fn steps(world: &World, agent: Agent) -> Value {
     let beside = world.ws().join("sub/plain.txt").display().to_string();
-    json!([(agent.shell)(&hostile::look()), (agent.read)(&beside), (agent.shell)(&hostile::look())])
+    json!([agent.shell(&hostile::look()), agent.read(&beside), agent.shell(&hostile::look())])
 }
 
 /// Makes the workspace a repository that would run programs as well, with everything in it committed.
@@ -44,17 +40,17 @@ fn commit(world: &World) {
     world.give("ws");
 }
 
-fn has_no_effect(agent: &Agent, caller: &Caller, mode: AccessMode, sandbox: &str) {
+fn has_no_effect(agent: Agent, caller: &Caller, mode: AccessMode, sandbox: &str) {
     let world = World::with_providers(caller);
     hostile::plant(&world);
     hostile::plant_in_home(&world);
     commit(&world);
     let (ws, home) = (outside::picture(&world.ws()), outside::picture(&world.home()));
     let model = ScriptedModel::steps(&world, &steps(&world, agent));
-    let call = agent.run(&world, mode, sandbox, &model.url).args(&["--effort", "high"]);
+    let call = agent.run_with(&world, mode, sandbox, &model.url).args(&["--effort", "high"]);
     let ended = end(hostile::surround(&world, call));
     let receipt = world.receipt("r");
-    let what = format!("{} {} as {}: {}\n{receipt:#}", agent.name, mode.id(), caller.name, ended.stderr);
+    let what = format!("{} {} as {}: {}\n{receipt:#}", agent.name(), mode.id(), caller.name, ended.stderr);
     assert_eq!((ended.code(), &receipt["status"]), (0, &json!("complete")), "{what}");
     assert_eq!((&receipt["denialCount"], &receipt["toolCalls"]), (&json!(0), &json!(3)), "{what}");
 
@@ -90,30 +86,30 @@ fn has_no_effect(agent: &Agent, caller: &Caller, mode: AccessMode, sandbox: &str
 }
 
 /// Each mode and each caller in it, and once with its own sandbox kept.
-fn has_no_effect_in_either_mode(name: &str) {
+fn has_no_effect_in_either_mode(agent: Agent) {
     let [root, user] = Caller::both();
-    has_no_effect(&agent(name), &root, AccessMode::ReadOnly, "replace");
-    has_no_effect(&agent(name), &user, AccessMode::IsolatedWrite, "keep");
+    has_no_effect(agent, &root, AccessMode::ReadOnly, "replace");
+    has_no_effect(agent, &user, AccessMode::IsolatedWrite, "keep");
 }
 
 #[test]
 fn nothing_of_it_has_an_effect_on_grok() {
-    has_no_effect_in_either_mode("grok");
+    has_no_effect_in_either_mode(Agent::Grok);
 }
 
 #[test]
 fn nothing_of_it_has_an_effect_on_claude_code() {
-    has_no_effect_in_either_mode("claude");
+    has_no_effect_in_either_mode(Agent::Claude);
 }
 
 #[test]
 fn nothing_of_it_has_an_effect_on_codex() {
-    has_no_effect_in_either_mode("codex");
+    has_no_effect_in_either_mode(Agent::Codex);
 }
 
 #[test]
 fn nothing_of_it_has_an_effect_on_opencode() {
-    has_no_effect_in_either_mode("opencode");
+    has_no_effect_in_either_mode(Agent::Opencode);
 }
 
 /// What the trap does where the doors are open.
@@ -124,18 +120,13 @@ struct Caught {
 
 impl Caught {
     /// Plays to an agent whose profile has doors replaced, from closed to open.
-    fn with(agent: &Agent, doors: &[(&str, &str)]) -> Self {
+    fn with(agent: Agent, doors: &[(&str, &str)]) -> Self {
         let world = World::with_providers(&Caller::root());
         hostile::plant(&world);
         commit(&world);
-        let mut profile = stockade_providers::find(agent.name).unwrap().text.to_owned();
-        for (closed, open) in doors {
-            assert!(profile.contains(closed), "{closed}");
-            profile = profile.replace(closed, open);
-        }
-        let profile = world.write("out/open.toml", profile).display().to_string();
+        let profile = agent.profile_with(&world, doors);
         let model = ScriptedModel::steps(&world, &steps(&world, agent));
-        let call = agent.run(&world, AccessMode::IsolatedWrite, "replace", &model.url);
+        let call = agent.run(&world, AccessMode::IsolatedWrite, &model.url);
         let _however = end(call.args(&["--in-place", "--profile", &profile]));
         Self { world, model }
     }
@@ -159,26 +150,26 @@ impl Caught {
 #[test]
 fn all_of_it_would_have_an_effect() {
     let open = [("GROK_LOGIN_ENV = \"0\"", "GROK_LOGIN_ENV = \"0\"\nGROK_FOLDER_TRUST = \"0\"")];
-    let grok = Caught::with(&agent("grok"), &open);
+    let grok = Caught::with(Agent::Grok, &open);
     grok.assert_told("ws/AGENTS.md");
     grok.assert_ran("grok-mcp");
     grok.assert_ran(".grok-hooks-SessionStart");
 
     let open =
         [("\"--setting-sources\", \"\",", "\"--setting-sources\", \"project\","), ("\"--safe-mode\",", "")];
-    let claude = Caught::with(&agent("claude"), &open);
+    let claude = Caught::with(Agent::Claude, &open);
     claude.assert_ran("settings-SessionStart");
     assert_eq!(claude.model.requests(), [] as [Value; 0], "its requests went where the repository said");
     claude.world.expects_network(&["elsewhere.example"]);
 
-    let codex = Caught::with(&agent("codex"), &[("project_doc_max_bytes = 0", "")]);
+    let codex = Caught::with(Agent::Codex, &[("project_doc_max_bytes = 0", "")]);
     codex.assert_told("ws/AGENTS.override.md");
 
     let open = [
         ("OPENCODE_DISABLE_PROJECT_CONFIG = \"1\"", ""),
         ("  \"plugin\": [\"file://{home}/.config/opencode/read-alone.js\"],\n", ""),
     ];
-    let opencode = Caught::with(&agent("opencode"), &open);
+    let opencode = Caught::with(Agent::Opencode, &open);
     opencode.assert_told("ws/AGENTS.md");
     opencode.assert_told("ws/sub/AGENTS.md");
 }

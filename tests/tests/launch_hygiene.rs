@@ -16,7 +16,7 @@ use std::{
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use stockade_tests::{
-    Caller, Ended, Provider, World,
+    Agent, Caller, Ended, World,
     clutter::{Clutter, VARIABLES},
     dialect::print,
     run::Call,
@@ -46,7 +46,7 @@ const OF_PROFILE: [&str; 9] = [
 
 /// A stub that reads its standard input to the end, then writes down into the workspace what it got. Its prompt is a file
 /// that is named to it, or what it read.
-fn curious_stub(world: &World, agent: Provider, socket: &str) -> PathBuf {
+fn curious_stub(world: &World, agent: Agent, socket: &str) -> PathBuf {
     let body = format!(
         r#"started=${{EPOCHREALTIME/./}}
 prompt=/tmp/input
@@ -95,7 +95,7 @@ fn descriptors(listing: &str) -> Vec<(u32, String)> {
     found
 }
 
-fn order<'w>(world: &'w World, agent: Provider, name: &str, stub: &Path) -> Call<'w> {
+fn order<'w>(world: &'w World, agent: Agent, name: &str, stub: &Path) -> Call<'w> {
     let args = ["--provider", agent.name(), "--mode", "isolated-write", "--provider-sandbox", "replace"];
     let stub = stub.to_str().unwrap();
     world.run(name, &args).args(&["--endpoint", ENDPOINT, "--executable", stub, "--model", "m"])
@@ -120,12 +120,12 @@ fn prompts() -> Vec<(&'static str, Vec<u8>)> {
 
 #[test]
 fn an_agent_that_reads_its_input_first_starts_at_once_and_gets_the_prompt_byte_for_byte() {
-    for (agent, caller) in Provider::ALL.into_iter().flat_map(|agent| Caller::both().map(|c| (agent, c))) {
+    for (agent, caller) in Agent::ALL.into_iter().flat_map(|agent| Caller::both().map(|c| (agent, c))) {
         let around = Clutter::around(World::new(&caller));
         let stub = curious_stub(&around.world, agent, around.socket().to_str().unwrap());
         for (number, (what, prompt)) in prompts().into_iter().enumerate() {
             // A longer one is refused before the start.
-            if agent != Provider::Codex || prompt.len() <= CODEX_LIMIT_BYTES {
+            if agent != Agent::Codex || prompt.len() <= CODEX_LIMIT_BYTES {
                 delivered(&around, agent, &stub, &format!("p{number}"), &prompt, what);
             }
         }
@@ -135,7 +135,7 @@ fn an_agent_that_reads_its_input_first_starts_at_once_and_gets_the_prompt_byte_f
 
 /// One prompt, from the order to what the stub wrote down.
 #[track_caller]
-fn delivered(around: &Clutter, agent: Provider, stub: &Path, name: &str, prompt: &[u8], what: &str) {
+fn delivered(around: &Clutter, agent: Agent, stub: &Path, name: &str, prompt: &[u8], what: &str) {
     let world = &around.world;
     let what = format!("{}, {what}", agent.name());
     let file = world.write("prompt with spaces.md", prompt);
@@ -143,7 +143,7 @@ fn delivered(around: &Clutter, agent: Provider, stub: &Path, name: &str, prompt:
     let ended = around.surround(call).end().expect_code(0);
     let told = |file: &str| fs::read_to_string(world.ws().join(file)).unwrap();
     assert_eq!(told("prompt-sha256"), format!("{}  -\n", hex(&Sha256::digest(prompt))), "{what}");
-    let read = if agent == Provider::Grok { 0 } else { prompt.len() };
+    let read = if agent == Agent::Grok { 0 } else { prompt.len() };
     let input = told("input");
     let waited =
         input.strip_prefix(&format!("{read} bytes of input, ")).and_then(|t| t.strip_suffix(" us\n"));
@@ -167,8 +167,8 @@ fn nothing_of_the_callers_surroundings_reaches_the_agent_or_a_child_of_it() {
     for caller in Caller::both() {
         let around = Clutter::around(World::new(&caller));
         let world = &around.world;
-        let stub = curious_stub(world, Provider::Grok, around.socket().to_str().unwrap());
-        let call = order(world, Provider::Grok, "r", &stub).args(&["--env", "WANTED"]).env("WANTED", "yes");
+        let stub = curious_stub(world, Agent::Grok, around.socket().to_str().unwrap());
+        let call = order(world, Agent::Grok, "r", &stub).args(&["--env", "WANTED"]).env("WANTED", "yes");
         around.surround(call).end().expect_code(0);
         let bytes = |file: &str| fs::read(world.ws().join(file)).unwrap();
         let text = |file: &str| String::from_utf8(bytes(file)).unwrap();
@@ -232,12 +232,12 @@ fn assert_refused(world: &World, ended: &Ended, code: &str, text: &str) {
 fn a_prompt_that_cannot_be_delivered_is_refused_before_the_start_with_its_size() {
     for caller in Caller::both() {
         let world = World::new(&caller);
-        let stub = curious_stub(&world, Provider::Grok, "/nowhere");
+        let stub = curious_stub(&world, Agent::Grok, "/nowhere");
         let refused = |prompt: &[u8], code: &str, text: &str| {
             let file = world.write("prompt.md", prompt);
-            let call = order(&world, Provider::Grok, "r", &stub).args(&["--json"]).with_prompt(&file);
+            let call = order(&world, Agent::Grok, "r", &stub).args(&["--json"]).with_prompt(&file);
             assert_refused(&world, &call.end().expect_code(64), code, text);
-            let call = order(&world, Provider::Grok, "r", &stub).args(&["--json"]).with_prompt("-".as_ref());
+            let call = order(&world, Agent::Grok, "r", &stub).args(&["--json"]).with_prompt("-".as_ref());
             assert_refused(&world, &call.stdin(prompt).end().expect_code(64), code, text);
         };
         refused(b"", "prompt-empty", "empty");

@@ -5,11 +5,12 @@
 //! them. Needs root, to become another user.
 
 use serde_json::{Value, json};
-use stockade_tests::{Caller, Ended, Provider, ScriptedModel, World, agent, dialect::print, run::Call};
+use stockade_core::mode::AccessMode;
+use stockade_tests::{Agent, Caller, Ended, ScriptedModel, World, agent, dialect::print, run::Call};
 
 /// Every agent with a caller; they alternate.
-fn agents() -> impl Iterator<Item = (Provider, Caller)> {
-    Provider::ALL.into_iter().zip(Caller::both().into_iter().cycle())
+fn agents() -> impl Iterator<Item = (Agent, Caller)> {
+    Agent::ALL.into_iter().zip(Caller::both().into_iter().cycle())
 }
 
 /// Status, exit code and the code of the cause.
@@ -28,8 +29,9 @@ fn a_later_answer_by_another_model_ends_the_run_at_that_answer() {
         let work = agent.shell("timeout 2.5 sh -c 'while :; do :; done'; echo worked");
         let other = json!({ "text": "By another.", "model": "dearer-2" });
         let model = ScriptedModel::steps(&world, &json!([work, other]));
-        let ended =
-            agent::end(agent.run(&world, "read-only", &model.url).args(&["--idle-timeout", "1200ms"]));
+        let ended = agent::end(
+            agent.run(&world, AccessMode::ReadOnly, &model.url).args(&["--idle-timeout", "1200ms"]),
+        );
         let receipt = world.receipt("r");
         let what = format!("{} as {}: {receipt:#}", agent.name(), caller.name);
         assert_eq!(ending(&world, &ended), json!(["model-mismatch", 76, MISMATCH]), "{what}");
@@ -54,21 +56,20 @@ fn a_later_answer_by_another_model_ends_the_run_at_that_answer() {
 #[test]
 fn another_name_of_the_model_passes_only_where_the_profile_states_it() {
     for (agent, caller) in agents() {
+        let ours = agent.model();
         let (asked, served, unknown) = match agent {
-            Provider::Claude => {
-                ("claude-haiku-4-5", "claude-haiku-4-5-20251001", "claude-haiku-4-5-20990101")
-            }
-            Provider::Grok => ("grok-4.6", "grok-4.6-build", "grok-4.6-fast"),
+            Agent::Claude => ("claude-haiku-4-5", "claude-haiku-4-5-20251001", "claude-haiku-4-5-20990101"),
+            Agent::Grok => ("grok-4.6", "grok-4.6-build", "grok-4.6-fast"),
             // Their profiles state none, so this is the one of a user.
-            Provider::Codex | Provider::Opencode => (agent.model(), "stated-1", "stated-2"),
+            Agent::Codex | Agent::Opencode => (ours.as_str(), "stated-1", "stated-2"),
         };
         for (name, expected) in
             [(served, json!(["complete", 0, null])), (unknown, json!(["model-mismatch", 76, MISMATCH]))]
         {
             let world = World::with_providers(&caller);
             let model = ScriptedModel::steps(&world, &json!([{ "text": "Here.", "model": name }]));
-            let mut call = agent.run(&world, "read-only", &model.url).args(&["--model", asked]);
-            if matches!(agent, Provider::Codex | Provider::Opencode) {
+            let mut call = agent.run(&world, AccessMode::ReadOnly, &model.url).args(&["--model", asked]);
+            if matches!(agent, Agent::Codex | Agent::Opencode) {
                 let stated = format!("[models.served_as]\n\"{asked}\" = [\"{served}\"]\n\n[vendor]");
                 let profile = agent.profile_with(&world, &[("[vendor]", &stated)]);
                 call = call.args(&["--profile", &profile]);
@@ -89,7 +90,7 @@ fn an_answer_that_names_no_model_is_never_called_verified() {
     for (agent, caller) in agents() {
         let world = World::with_providers(&caller);
         let model = ScriptedModel::steps(&world, &json!([{ "text": "Who am I?", "model": "" }]));
-        let ended = agent::end(agent.run(&world, "read-only", &model.url));
+        let ended = agent::end(agent.run(&world, AccessMode::ReadOnly, &model.url));
         let receipt = world.receipt("r");
         let what = format!("{} as {}: {receipt:#}", agent.name(), caller.name);
         assert_eq!(ending(&world, &ended), json!(["complete", 0, null]), "{what}");
@@ -99,8 +100,8 @@ fn an_answer_that_names_no_model_is_never_called_verified() {
 }
 
 /// A stub that was asked for `m`.
-fn stub<'w>(world: &'w World, agent: Provider, lines: &str) -> Call<'w> {
-    agent.run_stub(world, "read-only", &print(lines))
+fn stub<'w>(world: &'w World, agent: Agent, lines: &str) -> Call<'w> {
+    agent.run_stub(world, AccessMode::ReadOnly, &print(lines))
 }
 
 /// Where nothing goes over the wire the agent's own words count, of those that have any.
@@ -117,12 +118,12 @@ fn another_model_in_the_agents_own_words_is_a_mismatch_and_silence_no_proof() {
             let what = format!("{} as {}, {place}: {receipt:#}", agent.name(), caller.name);
             assert_eq!(receipt["modelVerified"], false, "{what}");
             match agent {
-                Provider::Claude | Provider::Grok => {
+                Agent::Claude | Agent::Grok => {
                     assert_eq!(ending(&world, &ended), json!(["model-mismatch", 76, MISMATCH]), "{what}");
                     let cause = receipt["cause"].to_string();
                     assert!(cause.contains("dearer-2") && cause.contains(place), "{what}");
                 }
-                Provider::Codex | Provider::Opencode => {
+                Agent::Codex | Agent::Opencode => {
                     assert_eq!(ending(&world, &ended), json!(["complete", 0, null]), "{what}");
                     assert_eq!(receipt["modelEvidence"], "pinned-argv", "{what}");
                     assert_eq!(receipt["reportedModel"], Value::Null, "{what}");

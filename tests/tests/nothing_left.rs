@@ -15,23 +15,18 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 use stockade_core::mode::AccessMode;
 use stockade_tests::{
-    AGENTS, Agent, Caller, ScriptedModel, World,
+    Agent, Caller, ScriptedModel, World,
     agent::end,
     outside,
     surroundings::{LITTER, Surroundings},
 };
 
-const REPLACED: &str = "replace";
 /// No process may be left after this time.
 const GONE: Duration = Duration::from_secs(3);
 
-fn agent(name: &str) -> Agent {
-    AGENTS.into_iter().find(|agent| agent.name == name).unwrap()
-}
-
 /// A run whose first answer litters; `then` is all that follows.
-fn litters(agent: &Agent, then: &Value) -> Value {
-    json!({ "version": 1, "name": "litter", "steps": [(agent.shell)(LITTER)], "otherwise": then })
+fn litters(agent: Agent, then: &Value) -> Value {
+    json!({ "version": 1, "name": "litter", "steps": [agent.shell(LITTER)], "otherwise": then })
 }
 
 #[track_caller]
@@ -40,42 +35,42 @@ fn assert_littered(model: &ScriptedModel, what: &str) {
     assert!(told.contains("littered"), "{what}\n{told}");
 }
 
-fn completes_with_its_own_sandbox(agent: &Agent, caller: &Caller, mode: AccessMode) {
+fn completes_with_its_own_sandbox(agent: Agent, caller: &Caller, mode: AccessMode) {
     let world = World::with_providers(caller);
     let around = Surroundings::of(&world);
     let model = ScriptedModel::scenario(&world, &litters(agent, &json!({ "text": "done" })), &[]);
-    let ended = end(around.around(agent.run(&world, mode, "keep", &model.url)));
+    let ended = end(around.around(agent.run_with(&world, mode, "keep", &model.url)));
     let receipt = world.receipt("r");
-    let what = format!("{} {} as {}: {}\n{receipt:#}", agent.name, mode.id(), caller.name, ended.stderr);
+    let what = format!("{} {} as {}: {}\n{receipt:#}", agent.name(), mode.id(), caller.name, ended.stderr);
     assert_eq!((ended.code(), &receipt["status"]), (0, &json!("complete")), "{what}");
     assert_littered(&model, &what);
     around.assert_littered_alone(mode, &what);
 }
 
-fn fails(agent: &Agent, caller: &Caller, mode: AccessMode) {
+fn fails(agent: Agent, caller: &Caller, mode: AccessMode) {
     let world = World::with_providers(caller);
     let around = Surroundings::of(&world);
     let refused = litters(agent, &json!({ "http": { "status": 400 } }));
     let model = ScriptedModel::scenario(&world, &refused, &[]);
-    let ended = end(around.around(agent.run(&world, mode, REPLACED, &model.url)));
+    let ended = end(around.around(agent.run(&world, mode, &model.url)));
     let receipt = world.receipt("r");
-    let what = format!("{} {} as {}: {}\n{receipt:#}", agent.name, mode.id(), caller.name, ended.stderr);
+    let what = format!("{} {} as {}: {}\n{receipt:#}", agent.name(), mode.id(), caller.name, ended.stderr);
     assert_eq!((ended.code(), &receipt["status"]), (70, &json!("provider-error")), "{what}");
     assert_littered(&model, &what);
     around.assert_littered_alone(mode, &what);
 }
 
 /// Stockade is killed in the middle of the turn, and `gc` clears what it had no time to.
-fn is_killed(agent: &Agent, caller: &Caller, mode: AccessMode) {
+fn is_killed(agent: Agent, caller: &Caller, mode: AccessMode) {
     let world = World::with_providers(caller);
     let around = Surroundings::of(&world);
     let held = litters(agent, &json!({ "text": "Half", "hold": "here" }));
     let model = ScriptedModel::scenario(&world, &held, &[]);
-    let running = around.around(agent.run(&world, mode, REPLACED, &model.url)).start();
+    let running = around.around(agent.run(&world, mode, &model.url)).start();
     model.wait_for_hold("here");
     running.signal(Signal::KILL);
     let ended = running.wait(Duration::from_secs(60));
-    let what = format!("{} {} as {}: {}", agent.name, mode.id(), caller.name, ended.stderr);
+    let what = format!("{} {} as {}: {}", agent.name(), mode.id(), caller.name, ended.stderr);
     assert_eq!(ended.status.signal(), Some(9), "{what}");
     assert_littered(&model, &what);
     outside::wait_for_no_process_fenced_for(&world, GONE);
@@ -85,35 +80,34 @@ fn is_killed(agent: &Agent, caller: &Caller, mode: AccessMode) {
 }
 
 /// Every ending of an agent, each mode and each caller in it.
-fn leaves_nothing(name: &str) {
-    let agent = agent(name);
+fn leaves_nothing(agent: Agent) {
     let [root, user] = Caller::both();
-    for (mode, caller) in agent.keeps.iter().zip([&root, &user]) {
-        completes_with_its_own_sandbox(&agent, caller, *mode);
+    for (mode, caller) in agent.keeps().iter().zip([&root, &user]) {
+        completes_with_its_own_sandbox(agent, caller, *mode);
     }
-    fails(&agent, &user, AccessMode::IsolatedWrite);
-    is_killed(&agent, &root, AccessMode::IsolatedWrite);
-    is_killed(&agent, &user, AccessMode::ReadOnly);
+    fails(agent, &user, AccessMode::IsolatedWrite);
+    is_killed(agent, &root, AccessMode::IsolatedWrite);
+    is_killed(agent, &user, AccessMode::ReadOnly);
 }
 
 #[test]
 fn nothing_is_left_of_grok() {
-    leaves_nothing("grok");
+    leaves_nothing(Agent::Grok);
 }
 
 #[test]
 fn nothing_is_left_of_claude_code() {
-    leaves_nothing("claude");
+    leaves_nothing(Agent::Claude);
 }
 
 #[test]
 fn nothing_is_left_of_codex() {
-    leaves_nothing("codex");
+    leaves_nothing(Agent::Codex);
 }
 
 #[test]
 fn nothing_is_left_of_opencode() {
-    leaves_nothing("opencode");
+    leaves_nothing(Agent::Opencode);
 }
 
 /// Without this the tests above would prove nothing.

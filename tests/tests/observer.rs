@@ -13,7 +13,7 @@ use std::{collections::BTreeSet, panic::AssertUnwindSafe};
 use serde_json::{Value, json};
 use stockade_core::mode::AccessMode;
 use stockade_tests::{
-    AGENTS, Agent, Caller, ScriptedModel, World,
+    Agent, Caller, ScriptedModel, World,
     agent::end,
     network::ObservedNetwork,
     run::Call,
@@ -82,20 +82,20 @@ fn names_asked(receipt: &Value) -> BTreeSet<String> {
 }
 
 /// A run in each mode: connections to the endpoint alone, whatever its tools try, and nothing is left of it.
-fn a_run_stays_with_its_endpoint(agent: &Agent, caller: &Caller, mode: AccessMode) {
+fn a_run_stays_with_its_endpoint(agent: Agent, caller: &Caller, mode: AccessMode) {
     let (world, network) = observed(World::with_providers(caller));
     world.expects_network(&["leak.example"]);
     let around = Surroundings::of(&world);
     let scenario = json!({
-        "version": 1, "name": "leak", "steps": [(agent.shell)(&format!("{LEAK}; {LITTER}"))], "otherwise": { "text": "done" },
+        "version": 1, "name": "leak", "steps": [agent.shell(&format!("{LEAK}; {LITTER}"))], "otherwise": { "text": "done" },
     });
     let enter = network.enter(&world.ws());
     let model = ScriptedModel::through(&world, &scenario, &[], &enter);
     assert_eq!(network.attempts(), set(&[]));
-    let call = agent.run(&world, mode, "replace", &model.url).args(&["--key-env", "MODEL_KEY"]);
+    let call = agent.run(&world, mode, &model.url).args(&["--key-env", "MODEL_KEY"]);
     let ended = end(around.around_in(call.env("MODEL_KEY", "sk-1234567"), &enter));
     let receipt = world.receipt("r");
-    let what = format!("{} {} as {}: {}\n{receipt:#}", agent.name, mode.id(), caller.name, ended.stderr);
+    let what = format!("{} {} as {}: {}\n{receipt:#}", agent.name(), mode.id(), caller.name, ended.stderr);
     assert_eq!(ended.code(), 0, "{what}");
     let endpoint = endpoint(&model);
     assert_eq!(without_decoys(network.attempts(), &endpoint, 1), set(&[&endpoint]), "{what}");
@@ -107,15 +107,15 @@ fn a_run_stays_with_its_endpoint(agent: &Agent, caller: &Caller, mode: AccessMod
 }
 
 /// The same agent where the whole network is open to it: what it would reach for by itself is not even tried.
-fn by_itself_it_asks_its_model_alone(agent: &Agent, caller: &Caller) {
+fn by_itself_it_asks_its_model_alone(agent: Agent, caller: &Caller) {
     let (world, network) = observed(World::with_providers(caller));
     let enter = network.enter(&world.ws());
-    let scenario = json!({ "version": 1, "name": "open", "steps": [(agent.shell)("sleep 1; echo slept")], "otherwise": { "text": "done" } });
+    let scenario = json!({ "version": 1, "name": "open", "steps": [agent.shell("sleep 1; echo slept")], "otherwise": { "text": "done" } });
     let model = ScriptedModel::through(&world, &scenario, &[], &enter);
-    let call = agent.run(&world, AccessMode::ReadOnly, "replace", &model.url).args(&["--network", "host"]);
+    let call = agent.run(&world, AccessMode::ReadOnly, &model.url).args(&["--network", "host"]);
     let ended = end(call.through(&enter));
     let receipt = world.receipt("r");
-    let what = format!("{} as {}: {}\n{receipt:#}", agent.name, caller.name, ended.stderr);
+    let what = format!("{} as {}: {}\n{receipt:#}", agent.name(), caller.name, ended.stderr);
     assert_eq!(ended.code(), 0, "{what}");
     let endpoint = endpoint(&model);
     // Beside the decoy of the proof there is the listener, which is on the host's loopback now.
@@ -123,9 +123,9 @@ fn by_itself_it_asks_its_model_alone(agent: &Agent, caller: &Caller) {
 }
 
 /// Its rehearsal passes, and connects to nothing but loopback.
-fn a_rehearsal_stays_on_loopback(agent: &Agent, caller: &Caller, mode: AccessMode, sandbox: &str) {
+fn a_rehearsal_stays_on_loopback(agent: Agent, caller: &Caller, mode: AccessMode, sandbox: &str) {
     let (world, network) = observed(World::with_providers(caller));
-    let flags = ["--provider", agent.name, "--mode", mode.id(), "--provider-sandbox", sandbox];
+    let flags = ["--provider", agent.name(), "--mode", mode.id(), "--provider-sandbox", sandbox];
     let call = world.call(&["rehearse", "--json"]).args(&flags).through(&network.enter(&world.ws()));
     let ended = end(call);
     let what = format!("{flags:?} as {}: {}", caller.name, ended.stderr);
@@ -140,34 +140,33 @@ fn a_rehearsal_stays_on_loopback(agent: &Agent, caller: &Caller, mode: AccessMod
 }
 
 /// All of it for one agent, each mode and each caller in it.
-fn is_observed(name: &str) {
-    let agent = AGENTS.into_iter().find(|agent| agent.name == name).unwrap();
+fn is_observed(agent: Agent) {
     let [root, user] = Caller::both();
-    a_run_stays_with_its_endpoint(&agent, &root, AccessMode::ReadOnly);
-    a_run_stays_with_its_endpoint(&agent, &user, AccessMode::IsolatedWrite);
-    by_itself_it_asks_its_model_alone(&agent, &user);
-    a_rehearsal_stays_on_loopback(&agent, &root, AccessMode::ReadOnly, "replace");
-    a_rehearsal_stays_on_loopback(&agent, &user, AccessMode::IsolatedWrite, "keep");
+    a_run_stays_with_its_endpoint(agent, &root, AccessMode::ReadOnly);
+    a_run_stays_with_its_endpoint(agent, &user, AccessMode::IsolatedWrite);
+    by_itself_it_asks_its_model_alone(agent, &user);
+    a_rehearsal_stays_on_loopback(agent, &root, AccessMode::ReadOnly, "replace");
+    a_rehearsal_stays_on_loopback(agent, &user, AccessMode::IsolatedWrite, "keep");
 }
 
 #[test]
 fn grok_connects_to_its_endpoint_and_to_nothing_else() {
-    is_observed("grok");
+    is_observed(Agent::Grok);
 }
 
 #[test]
 fn claude_code_connects_to_its_endpoint_and_to_nothing_else() {
-    is_observed("claude");
+    is_observed(Agent::Claude);
 }
 
 #[test]
 fn codex_connects_to_its_endpoint_and_to_nothing_else() {
-    is_observed("codex");
+    is_observed(Agent::Codex);
 }
 
 #[test]
 fn opencode_connects_to_its_endpoint_and_to_nothing_else() {
-    is_observed("opencode");
+    is_observed(Agent::Opencode);
 }
 
 /// The check of every run of every test: what a test has not declared fails it, with the run and the event.

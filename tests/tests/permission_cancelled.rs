@@ -11,7 +11,8 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use stockade_tests::{Caller, Ended, Provider, ScriptedModel, World, agent, model, outside, stub};
+use stockade_core::mode::AccessMode;
+use stockade_tests::{Agent, Caller, Ended, ScriptedModel, World, agent, model, outside, stub};
 
 /// How the agent's own decision reads in its stream.
 const CANCELLED: &str = r#"[{\"type\":\"content\",\"content\":{\"type\":\"text\",\"text\":\"User cancelled the execution for tool `TOOL`\"}}]"#;
@@ -188,7 +189,7 @@ fn a_denial_that_the_turn_survives_is_counted_and_the_run_is_complete() {
 const OURS: &str = r#""--permission-mode", "bypassPermissions""#;
 
 /// A built-in profile with another permission mode: what many runners start the agent with.
-fn profile_with(agent: Provider, world: &World, permission_mode: &str) -> String {
+fn profile_with(agent: Agent, world: &World, permission_mode: &str) -> String {
     agent.profile_with(world, &[(OURS, &format!(r#""--permission-mode", "{permission_mode}""#))])
 }
 
@@ -204,7 +205,7 @@ fn the_real_grok_under_its_old_flags_is_told_at_once_with_the_tool_it_asked_for(
             let world = World::with_providers(&caller);
             let before = outside::picture(&world.ws());
             let model = ScriptedModel::steps(&world, &json!([step]));
-            let profile = profile_with(Provider::Grok, &world, permission_mode);
+            let profile = profile_with(Agent::Grok, &world, permission_mode);
             let flags = [
                 "--provider",
                 "grok",
@@ -239,7 +240,7 @@ fn the_real_grok_under_its_old_flags_is_told_at_once_with_the_tool_it_asked_for(
 
 /// Nothing changed, and one refusal was counted that the turn survived.
 #[track_caller]
-fn assert_one_denied(world: &World, ended: &Ended, agent: Provider, tool: &str) {
+fn assert_one_denied(world: &World, ended: &Ended, agent: Agent, tool: &str) {
     let receipt = world.receipt("r");
     let what = format!("{} as {}: {receipt:#}", agent.name(), world.caller.name);
     assert_eq!((ended.code(), &receipt["status"]), (0, &json!("complete")), "{what}");
@@ -255,11 +256,11 @@ fn assert_one_denied(world: &World, ended: &Ended, agent: Provider, tool: &str) 
 /// It refuses, tells the model, and goes on.
 #[test]
 fn the_real_claude_under_other_flags_is_complete_with_one_denial() {
-    let agent = Provider::Claude;
+    let agent = Agent::Claude;
     let write = json!({ "tools": [{ "name": "Write", "arguments": { "file_path": "{{workspace}}/made.txt", "content": "x" } }] });
     for (caller, mode, step, tool) in [
-        (Caller::root(), "isolated-write", write, "Write"),
-        (Caller::fresh_user(), "read-only", agent.shell("echo hi > made.txt"), "Bash"),
+        (Caller::root(), AccessMode::IsolatedWrite, write, "Write"),
+        (Caller::fresh_user(), AccessMode::ReadOnly, agent.shell("echo hi > made.txt"), "Bash"),
     ] {
         let world = World::with_providers(&caller);
         let model = ScriptedModel::steps(&world, &json!([step, { "text": "I could not." }]));
@@ -272,14 +273,14 @@ fn the_real_claude_under_other_flags_is_complete_with_one_denial() {
 /// A question that nobody answers ends its turn with exit code 0; a rule that forbids a command does not.
 #[test]
 fn the_real_opencode_that_asks_is_told_at_once_and_one_that_refuses_goes_on() {
-    let agent = Provider::Opencode;
+    let agent = Agent::Opencode;
     let steps = json!([agent.shell("touch made.txt"), { "text": "I could not." }]);
     let allowed = "\"bash\": \"allow\"";
 
     let world = World::with_providers(&Caller::root());
     let model = ScriptedModel::steps(&world, &steps);
     let profile = agent.profile_with(&world, &[(allowed, "\"bash\": \"ask\"")]);
-    let call = agent.run(&world, "read-only", &model.url).args(&["--profile", &profile]);
+    let call = agent.run(&world, AccessMode::ReadOnly, &model.url).args(&["--profile", &profile]);
     agent::end(call).expect_code(80);
     assert_cancelled(&world, &world.receipt("r"), "bash");
     assert_eq!(model.requests().len(), 1, "the model was not asked again");
@@ -288,7 +289,7 @@ fn the_real_opencode_that_asks_is_told_at_once_and_one_that_refuses_goes_on() {
     let model = ScriptedModel::steps(&world, &steps);
     let rules = "\"bash\": {{ \"*\": \"allow\", \"touch *\": \"deny\" }}";
     let profile = agent.profile_with(&world, &[(allowed, rules)]);
-    let call = agent.run(&world, "isolated-write", &model.url).args(&["--profile", &profile]);
+    let call = agent.run(&world, AccessMode::IsolatedWrite, &model.url).args(&["--profile", &profile]);
     assert_one_denied(&world, &agent::end(call), agent, "bash");
 }
 
@@ -316,7 +317,7 @@ END
 esac"#
                 ),
             );
-            let profile = permission_mode.map(|mode| profile_with(Provider::Grok, &world, mode));
+            let profile = permission_mode.map(|mode| profile_with(Agent::Grok, &world, mode));
             let flags = [
                 "--provider",
                 "grok",

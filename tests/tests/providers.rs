@@ -7,13 +7,14 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use stockade_tests::{Caller, Ended, Provider, ScriptedModel, World, agent, outside};
+use stockade_core::mode::AccessMode;
+use stockade_tests::{Agent, Caller, Ended, ScriptedModel, World, agent, outside};
 
 /// No fault may take longer until its name is known.
 const AT_MOST: Duration = Duration::from_secs(10);
 
 /// Of an agent that computes for seconds before it asks anybody, under load for as long as you like: without that time.
-const SLOW_STARTERS: [Provider; 1] = [Provider::Opencode];
+const SLOW_STARTERS: [Agent; 1] = [Agent::Opencode];
 
 /// What a model does, and how a run of it ends.
 struct Fault {
@@ -154,7 +155,7 @@ fn more_faults() -> Vec<Fault> {
 }
 
 /// Plays faults to an agent in a mode, as one caller after the other.
-fn play(agent: Provider, mode: &str, faults: Vec<Fault>) {
+fn play(agent: Agent, mode: AccessMode, faults: Vec<Fault>) {
     for (fault, caller) in faults.into_iter().zip(Caller::both().into_iter().cycle()) {
         let world = World::with_providers(&caller);
         let scenario = json!({ "version": 1, "name": "fault", "steps": [], "otherwise": fault.step });
@@ -165,13 +166,14 @@ fn play(agent: Provider, mode: &str, faults: Vec<Fault>) {
 }
 
 /// Plays all of them in read-only, and an endpoint where nobody listens as each caller.
-fn play_all(agent: Provider) {
-    play(agent, "read-only", faults());
+fn play_all(agent: Agent) {
+    play(agent, AccessMode::ReadOnly, faults());
     for caller in Caller::both() {
         let world = World::with_providers(&caller);
         // A port that was free a moment ago.
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let ended = agent::end(agent.run(&world, "read-only", &format!("http://127.0.0.1:{port}/v1")));
+        let ended =
+            agent::end(agent.run(&world, AccessMode::ReadOnly, &format!("http://127.0.0.1:{port}/v1")));
         let unreachable = (69, "provider-unreachable");
         let refused = fault("refused", Value::Null, unreachable, ("unreachable", "model"), "refused");
         assert_ended(&world, agent, &refused, &ended);
@@ -180,14 +182,14 @@ fn play_all(agent: Provider) {
 }
 
 /// Plays three of them in isolated-write.
-fn play_samples(agent: Provider) {
+fn play_samples(agent: Agent) {
     let samples = ["401", "cut", "hang"];
     let faults = faults().into_iter().filter(|fault| samples.contains(&fault.what)).collect();
-    play(agent, "isolated-write", faults);
+    play(agent, AccessMode::IsolatedWrite, faults);
 }
 
 #[track_caller]
-fn assert_ended(world: &World, agent: Provider, fault: &Fault, ended: &Ended) {
+fn assert_ended(world: &World, agent: Agent, fault: &Fault, ended: &Ended) {
     let receipt = world.receipt("r");
     let what = format!("{}, {} as {}: {receipt:#}", agent.name(), fault.what, world.caller.name);
     assert_eq!((ended.code(), &receipt["status"]), (fault.exit, &json!(fault.status)), "{what}");
@@ -208,7 +210,7 @@ fn assert_ended(world: &World, agent: Provider, fault: &Fault, ended: &Ended) {
 }
 
 /// How long the whole run took. What an agent computes before it asks anybody is not the fault's.
-fn took(agent: Provider, receipt: &Value, ended: &Ended) -> Duration {
+fn took(agent: Agent, receipt: &Value, ended: &Ended) -> Duration {
     if !SLOW_STARTERS.contains(&agent) {
         return ended.elapsed;
     }
@@ -223,41 +225,41 @@ fn took(agent: Provider, receipt: &Value, ended: &Ended) -> Duration {
 
 #[test]
 fn claude_ends_every_fault_by_its_name() {
-    play_all(Provider::Claude);
+    play_all(Agent::Claude);
 }
 
 #[test]
 fn claude_ends_three_of_them_in_isolated_write() {
-    play_samples(Provider::Claude);
+    play_samples(Agent::Claude);
 }
 
 #[test]
 fn codex_ends_every_fault_by_its_name() {
-    play_all(Provider::Codex);
+    play_all(Agent::Codex);
 }
 
 #[test]
 fn codex_ends_three_of_them_in_isolated_write() {
-    play_samples(Provider::Codex);
+    play_samples(Agent::Codex);
 }
 
 #[test]
 fn grok_ends_every_fault_by_its_name() {
-    play_all(Provider::Grok);
-    play(Provider::Grok, "read-only", more_faults());
+    play_all(Agent::Grok);
+    play(Agent::Grok, AccessMode::ReadOnly, more_faults());
 }
 
 #[test]
 fn grok_ends_three_of_them_in_isolated_write() {
-    play_samples(Provider::Grok);
+    play_samples(Agent::Grok);
 }
 
 #[test]
 fn opencode_ends_every_fault_by_its_name() {
-    play_all(Provider::Opencode);
+    play_all(Agent::Opencode);
 }
 
 #[test]
 fn opencode_ends_three_of_them_in_isolated_write() {
-    play_samples(Provider::Opencode);
+    play_samples(Agent::Opencode);
 }

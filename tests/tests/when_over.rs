@@ -9,7 +9,8 @@
 use std::{thread, time::Duration};
 
 use serde_json::{Value, json};
-use stockade_tests::{Caller, Ended, Provider, World, dialect::print, outside};
+use stockade_core::mode::AccessMode;
+use stockade_tests::{Agent, Caller, Ended, World, dialect::print, outside};
 
 /// Where silence ends a run.
 const IDLE_LIMIT: &str = "1500ms";
@@ -18,9 +19,9 @@ const LOGS: &str = "logs() { mkfifo /tmp/never; exec 9<>/tmp/never; for ((i = 0;
                     echo '{\"type\":\"still here\"}' >&8; read -r -t 0.33 -u 9; done; }\n";
 
 /// Plays one stub of every agent at once, each with its own world; callers alternate.
-fn each_agent(play: impl Fn(Provider, &World) + Sync) {
+fn each_agent(play: impl Fn(Agent, &World) + Sync) {
     thread::scope(|scope| {
-        for (agent, caller) in Provider::ALL.into_iter().zip(Caller::both().into_iter().cycle()) {
+        for (agent, caller) in Agent::ALL.into_iter().zip(Caller::both().into_iter().cycle()) {
             let play = &play;
             scope.spawn(move || {
                 let world = World::new(&caller);
@@ -34,15 +35,15 @@ fn each_agent(play: impl Fn(Provider, &World) + Sync) {
 
 /// A child that runs for so many seconds. It waits for something where its call was announced, which is enough; OpenCode
 /// tells of a call only when it has ended, so that only work shows that there is one.
-fn child(agent: Provider, seconds: u32) -> String {
+fn child(agent: Agent, seconds: u32) -> String {
     match agent {
-        Provider::Claude | Provider::Codex | Provider::Grok => format!("bash -c 'sleep {seconds}; true'\n"),
-        Provider::Opencode => format!("timeout {seconds} bash -c 'while :; do :; done'\n"),
+        Agent::Claude | Agent::Codex | Agent::Grok => format!("bash -c 'sleep {seconds}; true'\n"),
+        Agent::Opencode => format!("timeout {seconds} bash -c 'while :; do :; done'\n"),
     }
 }
 
-fn run(agent: Provider, world: &World, body: &str) -> Ended {
-    let mut call = agent.run_stub(world, "read-only", body).args(&["--idle-timeout", IDLE_LIMIT]);
+fn run(agent: Agent, world: &World, body: &str) -> Ended {
+    let mut call = agent.run_stub(world, AccessMode::ReadOnly, body).args(&["--idle-timeout", IDLE_LIMIT]);
     if let Some(profile) = agent.profile_with_log(world) {
         call = call.args(&["--profile", &profile]);
     }
@@ -50,7 +51,7 @@ fn run(agent: Provider, world: &World, body: &str) -> Ended {
 }
 
 #[track_caller]
-fn assert_complete(agent: Provider, world: &World, ended: &Ended) -> Value {
+fn assert_complete(agent: Agent, world: &World, ended: &Ended) -> Value {
     let receipt = world.receipt("r");
     let what = format!("{}: {receipt:#}", agent.name());
     assert_eq!((ended.code(), &receipt["status"]), (0, &json!("complete")), "{what}");
@@ -62,7 +63,7 @@ fn assert_complete(agent: Provider, world: &World, ended: &Ended) -> Value {
 fn a_result_followed_by_sleep_is_complete_and_the_tree_is_gone() {
     each_agent(|agent, world| {
         let body = print(&(agent.begins() + &agent.succeeds("Done."))) + "setsid sleep 600 & exec sleep 600";
-        let ended = agent.run_stub(world, "read-only", &body).end();
+        let ended = agent.run_stub(world, AccessMode::ReadOnly, &body).end();
         let receipt = assert_complete(agent, world, &ended);
         let note = "the agent did not exit within 3000 ms of its result and was stopped";
         assert!(receipt["notes"].as_array().unwrap().contains(&json!(note)), "{receipt:#}");
@@ -81,7 +82,7 @@ fn silence_after_a_tool_has_returned_is_stalled_at_the_idle_limit() {
 
 /// At the idle limit of 1.5 s, well before the deadline, with what was last and how long ago.
 #[track_caller]
-fn assert_stalled(agent: Provider, world: &World, ended: &Ended, last: &str) {
+fn assert_stalled(agent: Agent, world: &World, ended: &Ended, last: &str) {
     let receipt = world.receipt("r");
     let what = format!("{}: {receipt:#}", agent.name());
     let cause = &receipt["cause"];

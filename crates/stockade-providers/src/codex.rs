@@ -26,7 +26,7 @@ pub(crate) use self::rollout::Rollout;
 use crate::{
     bounds::{OPEN_CALLS_LIMIT, TEXT_LIMIT_BYTES, name},
     reader::Recognised,
-    text::Text,
+    text::{Text, json_line},
 };
 
 /// The code of the note for an error that did not end the turn.
@@ -35,7 +35,7 @@ const AGENT_ERROR: &str = "agent-error";
 /// Any line: its type decides what else is read. Raw where a changed form must not lose the end of a turn.
 #[derive(Deserialize)]
 #[serde(bound(deserialize = "I: Deserialize<'de>"))]
-struct Line<'a, I = Item<'a>> {
+struct Line<'a, I = Box<Item<'a>>> {
     #[serde(rename = "type", borrow)]
     kind: Cow<'a, str>,
     #[serde(borrow, default)]
@@ -143,10 +143,10 @@ impl CodexExec {
 
 /// Reads a line: in one pass where it has the usual form, else with the item by itself, which then may be unreadable.
 fn read(bytes: &[u8]) -> Option<Line<'_>> {
-    if let Ok(line) = serde_json::from_slice(bytes) {
+    if let Some(line) = json_line(bytes) {
         return Some(line);
     }
-    let line = serde_json::from_slice::<Line<'_, &RawValue>>(bytes).ok()?;
+    let line = json_line::<Line<'_, &RawValue>>(bytes)?;
     let Line { kind, thread_id, item, usage, error, message } = line;
     Some(Line { kind, thread_id, item: item.and_then(parse), usage, error, message })
 }

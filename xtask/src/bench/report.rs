@@ -64,7 +64,7 @@ pub(super) fn write(rows: &[Row], load: &str) -> Result<()> {
         "# Benchmarks\n\n\
          What a run costs over a bare start of the same program: the same argv and generated configuration in a fresh\n\
          home, without fence and gateway. Interleaved pairs, medians; *counted* is the median of the differences (or, where\n\
-         there is nothing to compare with, the median itself). Written by `cargo xtask bench`; `cargo xtask test` fails\n\
+         there is nothing to compare with, the median itself; of reading, the least). Written by `cargo xtask bench`; `cargo xtask test` fails\n\
          when anything takes more than twice its budget three times in a row.\n\n\
          Absolute numbers are of one machine (kernel {}, {processors} processors, load {load} before\n\
          the start: on a busy machine every number grows); ratios travel better.\n\n{}",

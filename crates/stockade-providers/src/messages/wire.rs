@@ -5,7 +5,7 @@ use std::{borrow::Cow, collections::BTreeMap};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::text::Text;
+use crate::text::{Text, json_line};
 
 /// Any line: its type decides what else is read.
 #[derive(Deserialize)]
@@ -136,10 +136,10 @@ pub(crate) struct ModelUsage {
 
 /// Reads a line: in one pass where it has the usual form, else piece by piece, as leniently as it can be.
 pub(crate) fn line(bytes: &[u8]) -> Option<Line<'_>> {
-    if let Ok(line) = serde_json::from_slice(bytes) {
+    if let Some(line) = json_line(bytes) {
         return Some(line);
     }
-    let Line { kind, subtype, message } = serde_json::from_slice::<Line<'_, &RawValue>>(bytes).ok()?;
+    let Line { kind, subtype, message } = json_line::<Line<'_, &RawValue>>(bytes)?;
     let message = message.and_then(parse::<Message<'_, &RawValue>>);
     let message = message.map(|m| Message { model: m.model, content: Some(blocks(m.content)) });
     Some(Line { kind, subtype, message })
