@@ -49,9 +49,10 @@ fn the_last_line_tells_time_tokens_and_age_and_is_gone_at_the_end() {
         let text = shown(ours);
         assert!(child.wait().unwrap().success(), "{text}");
         assert!(text.contains("Looking."), "{text}");
-        assert!(text.contains("0:01, 0 requests; last: output, "), "{text}");
-        assert!(text.contains("0:02, 0 requests; last: output, "), "{text}");
-        let (_, end) = text.rsplit_once("requests; last:").unwrap();
+        assert!(text.contains("0:01, 0 requests; last output "), "{text}");
+        assert!(text.contains("0:02, 0 requests; last output "), "{text}");
+        assert!(text.contains(" s ago, last moved: "), "{text}");
+        let (_, end) = text.rsplit_once("requests; last output").unwrap();
         assert!(end.contains("\u{1b}[2K") && end.contains("complete: exit 0"), "{text}");
         outside::wait_for_no_process_fenced_for(&world, Duration::from_secs(2));
     }

@@ -50,6 +50,11 @@ impl NetworkPolicy {
             Self::Host => "host",
         }
     }
+
+    /// Whether programs inside reach servers themselves.
+    pub const fn reaches_servers(self) -> bool {
+        matches!(self, Self::Allow | Self::Host)
+    }
 }
 
 /// What happens to the sandbox that the provider brings itself.

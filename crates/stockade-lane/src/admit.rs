@@ -147,7 +147,7 @@ pub(crate) fn admit(
 
 /// Whether programs inside reach servers themselves and are to trust one more authority.
 fn trusts_more(request: &LaneRequest) -> bool {
-    request.ca.is_some() && matches!(request.network, NetworkPolicy::Allow | NetworkPolicy::Host)
+    request.network.reaches_servers() && request.ca.is_some()
 }
 
 /// The file of authorities for programs inside, where they need one.

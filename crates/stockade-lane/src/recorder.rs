@@ -17,8 +17,8 @@ pub trait Observer {
     /// The agent has said nothing for `silent_s` seconds; `what` moved last all the same.
     fn heartbeat(&mut self, elapsed_s: u64, silent_s: u64, what: &str);
 
-    /// The agent runs: comes each second, for what is drawn anew. Nothing has moved for `quiet_s` seconds, `what` moved last.
-    fn tick(&mut self, _elapsed_s: u64, _quiet_s: u64, _what: &str) {}
+    /// The agent runs: comes each second, for what is drawn anew, with what a heartbeat says.
+    fn tick(&mut self, _elapsed_s: u64, _silent_s: u64, _what: &str) {}
 }
 
 /// An observer that watches nothing.
@@ -93,8 +93,8 @@ impl<'r> Recorder<'r> {
         self.judge.as_ref().is_some_and(Judge::has_result)
     }
 
-    pub(crate) fn tick(&mut self, quiet_s: u64, what: &str) {
-        self.observer.tick(self.clock.elapsed().as_secs(), quiet_s, what);
+    pub(crate) fn tick(&mut self, silent_s: u64, what: &str) {
+        self.observer.tick(self.clock.elapsed().as_secs(), silent_s, what);
     }
 
     pub(crate) fn heartbeat(&mut self, silent_s: u64, what: &str) {

@@ -437,8 +437,8 @@ impl Dispatcher<'_, '_> {
     }
 
     fn tick(&mut self) {
-        let quiet = self.idle.quiet_for(Instant::now());
-        self.recorder.tick(quiet.as_secs(), self.idle.last_what());
+        let silent = Instant::now().saturating_duration_since(self.last_output);
+        self.recorder.tick(silent.as_secs(), self.idle.last_what());
     }
 
     /// Says that the agent is silent, for how long, and what moved meanwhile.

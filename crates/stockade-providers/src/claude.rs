@@ -18,9 +18,10 @@ use crate::{
     bounds::{OPEN_CALLS_LIMIT, name, tool_text},
     messages::{
         Conversation, usage,
-        wire::{Block, Message, ResultLine, blocks, line, parse, parse_bytes},
+        wire::{Block, Message, ResultLine, blocks, line, parse},
     },
     reader::{Recognised, note_code},
+    text::json_line,
 };
 
 /// The name of no model: text that the program says by itself.
@@ -54,18 +55,18 @@ impl ClaudeStream {
                 }
             }
             ("user", _) => self.user(line.message, bytes, out),
-            ("system", Some("init")) => Conversation::begin(&parse_bytes(bytes).unwrap_or_default(), out),
+            ("system", Some("init")) => Conversation::begin(&json_line(bytes).unwrap_or_default(), out),
             ("system", Some("permission_denied")) => {
-                let denied: Denied<'_> = parse_bytes(bytes).unwrap_or_default();
+                let denied: Denied<'_> = json_line(bytes).unwrap_or_default();
                 self.refused(denied.tool_use_id.as_deref().map(name).unwrap_or_default());
             }
             ("system", Some("api_retry")) => {
-                let retry: Retry<'_> = parse_bytes(bytes).unwrap_or_default();
+                let retry: Retry<'_> = json_line(bytes).unwrap_or_default();
                 out.push(EventKind::Note { code: note_code::AGENT_RETRY.to_owned(), text: retry.text() });
             }
             ("system", Some(subtype)) if SILENT.contains(&subtype) => {}
             ("system", Some(subtype)) => return Recognised::Unknown(name(subtype)),
-            ("result", _) => self.result(&parse_bytes(bytes).unwrap_or_default(), out),
+            ("result", _) => self.result(&json_line(bytes).unwrap_or_default(), out),
             (other, _) => return Recognised::Unknown(name(other)),
         }
         Recognised::Known
@@ -104,7 +105,7 @@ impl ClaudeStream {
         let id = block.tool_use_id.as_deref().map(name).unwrap_or_default();
         let failed = block.is_error == Some(true);
         // What is said of the calls stands beside the message.
-        if failed && parse_bytes::<ResultMeta<'_>>(line).is_some_and(|meta| meta.rejects(&id)) {
+        if failed && json_line::<ResultMeta<'_>>(line).is_some_and(|meta| meta.rejects(&id)) {
             self.refused(id.clone());
         }
         let status = if self.denied.contains(&id) {

@@ -18,6 +18,7 @@ use crate::{
         wire::{self, Block, Message, ResultLine},
     },
     reader::Recognised,
+    text::json_line,
 };
 
 /// The state between lines.
@@ -40,9 +41,9 @@ impl GrokMessages {
             }
             ("user", _) => self.user(line.message, out),
             ("system", Some("init")) => {
-                Conversation::begin(&wire::parse_bytes(bytes).unwrap_or_default(), out);
+                Conversation::begin(&json_line(bytes).unwrap_or_default(), out);
             }
-            ("result", _) => self.result(&wire::parse_bytes(bytes).unwrap_or_default(), out),
+            ("result", _) => self.result(&json_line(bytes).unwrap_or_default(), out),
             (other, _) => return Recognised::Unknown(name(other)),
         }
         Recognised::Known

@@ -13,11 +13,12 @@ use stockade_core::event::{EventKind, LINE_LIMIT_BYTES, PermissionDecision, Tool
 
 use self::{
     step::{Spent, outcome},
-    wire::{ErrorLine, Part, ToolState, parse, parse_bytes},
+    wire::{ErrorLine, Part, ToolState, parse},
 };
 use crate::{
     bounds::{cut, name, tool_text},
     reader::Recognised,
+    text::json_line,
 };
 
 /// The state between lines.
@@ -62,7 +63,7 @@ impl Answer {
 impl OpencodeRun {
     /// Reads one line.
     pub(crate) fn read(&mut self, bytes: &[u8], out: &mut Vec<EventKind>) -> Recognised {
-        let Some(line) = parse_bytes::<wire::Line<'_>>(bytes) else { return Recognised::No };
+        let Some(line) = json_line::<wire::Line<'_>>(bytes) else { return Recognised::No };
         let part: Part<'_> = line.part.and_then(parse).unwrap_or_default();
         match &*line.kind {
             "step_start" => {

@@ -237,8 +237,7 @@ fn wire(order: &Order, profile: &Profile, tunnel: Option<Destination>) -> Planne
 
 /// Whether programs inside are told of an extra authority: where they reach servers themselves.
 fn trusts_more(order: &Order) -> bool {
-    let reaches = matches!(order.network, NetworkPolicy::Allow | NetworkPolicy::Host);
-    reaches && order.endpoint.ca.is_some()
+    order.network.reaches_servers() && order.endpoint.ca.is_some()
 }
 
 /// The variables by which programs inside reach what the policy names.

@@ -13,7 +13,7 @@ use stockade_core::event::{EventKind, PermissionDecision, ToolStatus};
 use super::parse;
 use crate::{
     bounds::{OPEN_CALLS_LIMIT, name, tool_text},
-    text::Text,
+    text::{Text, json_line},
 };
 
 /// How the answer to a call begins that Codex's policy refused.
@@ -122,7 +122,7 @@ impl Rollout {
 
     /// Reads one line. What is not known says nothing.
     pub(crate) fn read(&mut self, bytes: &[u8], out: &mut Vec<EventKind>) {
-        let Ok(line) = serde_json::from_slice::<Line<'_>>(bytes) else { return };
+        let Some(line) = json_line::<Line<'_>>(bytes) else { return };
         let payload = || line.payload.and_then(parse::<Payload<'_>>);
         match &*line.kind {
             "response_item" => {

@@ -5,7 +5,10 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use stockade_core::event::{EventKind, PermissionDecision, TurnOutcome};
 
-use crate::{bounds::name, text::Text};
+use crate::{
+    bounds::name,
+    text::{Text, json_line},
+};
 
 #[derive(Deserialize)]
 struct LogLine<'a> {
@@ -33,7 +36,7 @@ impl GrokLog {
 
     /// Reads one line. What is not known says nothing.
     pub(crate) fn read(&mut self, bytes: &[u8], out: &mut Vec<EventKind>) {
-        let Ok(line) = serde_json::from_slice::<LogLine<'_>>(bytes) else { return };
+        let Some(line) = json_line::<LogLine<'_>>(bytes) else { return };
         let tool = || name(line.tool_name.as_deref().unwrap_or("unknown"));
         match &*line.kind {
             "tool_started" => self.running = self.running.saturating_add(1),

@@ -150,11 +150,6 @@ pub(crate) fn parse<'a, T: Deserialize<'a>>(raw: &'a RawValue) -> Option<T> {
     serde_json::from_str(raw.get()).ok()
 }
 
-/// Reads a line as `T`, or gives nothing.
-pub(crate) fn parse_bytes<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Option<T> {
-    serde_json::from_slice(bytes).ok()
-}
-
 /// The parts of a message; a bare string is one text.
 pub(crate) fn blocks(content: Option<&RawValue>) -> Vec<Block<'_>> {
     let Some(raw) = content else { return Vec::new() };

@@ -153,11 +153,6 @@ pub(super) fn parse<'a, T: Deserialize<'a>>(raw: &'a RawValue) -> Option<T> {
     serde_json::from_str(raw.get()).ok()
 }
 
-/// Reads a line; `None`: it has another form.
-pub(super) fn parse_bytes<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Option<T> {
-    serde_json::from_slice(bytes).ok()
-}
-
 fn parse_owned<T: DeserializeOwned>(raw: &RawValue) -> Option<T> {
     serde_json::from_str(raw.get()).ok()
 }

@@ -94,9 +94,9 @@ impl Observer for Live {
         }
     }
 
-    fn tick(&mut self, elapsed_s: u64, quiet_s: u64, what: &str) {
+    fn tick(&mut self, elapsed_s: u64, silent_s: u64, what: &str) {
         if let Some(status) = &self.status {
-            status.draw(elapsed_s, quiet_s, what);
+            status.draw(elapsed_s, silent_s, what);
         }
     }
 }

@@ -41,11 +41,11 @@ impl StatusLine {
     }
 
     /// Draws it.
-    pub(crate) fn draw(&self, elapsed_s: u64, quiet_s: u64, last: &str) {
+    pub(crate) fn draw(&self, elapsed_s: u64, silent_s: u64, last: &str) {
         if self.bar.is_hidden() {
             self.bar.set_draw_target(ProgressDrawTarget::stderr());
         }
-        self.bar.set_message(self.so_far.line(elapsed_s, quiet_s, last));
+        self.bar.set_message(self.so_far.line(elapsed_s, silent_s, last));
         self.bar.tick();
     }
 }
@@ -69,12 +69,15 @@ impl SoFar {
         }
     }
 
-    fn line(self, elapsed_s: u64, quiet_s: u64, last: &str) -> String {
+    fn line(self, elapsed_s: u64, silent_s: u64, last: &str) -> String {
         let (minutes, seconds) = (elapsed_s / 60, elapsed_s % 60);
         let requests = if self.requests == 1 { "request" } else { "requests" };
         let tokens = if self.tokens_stated { format!(", {} tokens", self.tokens) } else { String::new() };
-        let age = if quiet_s == 0 { "now".to_owned() } else { format!("{quiet_s} s ago") };
-        format!("{minutes}:{seconds:02}, {} {requests}{tokens}; last: {last}, {age}", self.requests)
+        let age = if silent_s == 0 { "now".to_owned() } else { format!("{silent_s} s ago") };
+        format!(
+            "{minutes}:{seconds:02}, {} {requests}{tokens}; last output {age}, last moved: {last}",
+            self.requests
+        )
     }
 }
 
@@ -85,9 +88,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_tells_the_time_the_tokens_and_how_long_ago_something_moved() {
+    fn it_tells_the_time_the_tokens_and_how_long_ago_the_agent_said_something() {
         let mut so_far = SoFar::default();
-        assert_eq!(so_far.line(7, 0, "output"), "0:07, 0 requests; last: output, now");
+        assert_eq!(so_far.line(7, 0, "output"), "0:07, 0 requests; last output now, last moved: output");
         so_far.count(&EventKind::ModelRequest {
             request: 1,
             class: "turn".to_owned(),
@@ -98,7 +101,10 @@ mod tests {
         });
         so_far.count(&response(Usage { input_tokens: Some(40), output_tokens: Some(2), ..Usage::default() }));
         so_far.count(&response(Usage { total_tokens: Some(100), ..Usage::default() }));
-        assert_eq!(so_far.line(671, 4, "cpu"), "11:11, 1 request, 142 tokens; last: cpu, 4 s ago");
+        assert_eq!(
+            so_far.line(671, 4, "cpu"),
+            "11:11, 1 request, 142 tokens; last output 4 s ago, last moved: cpu"
+        );
     }
 
     fn response(usage: Usage) -> EventKind {
